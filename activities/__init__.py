@@ -1,0 +1,1 @@
+"""Every side effect that a workflow can ask for."""

@@ -1,0 +1,85 @@
+"""Lists an episode in the run index, and takes it for this host."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from temporalio import activity
+
+from activities._translate import translating
+from agent_env import names
+from agent_env.errors import UnavailableError
+from agent_env.runs import NewRun, RunIndex, RunRecord
+from agent_env.specs import BeginRun, EpisodeStart, OpenRun, Placement, Policy
+from agent_env.status import RunStatus
+
+
+class RecordActivities:
+    """The rows of single episodes. Synchronous: run by the worker's threads."""
+
+    def __init__(
+        self,
+        index: RunIndex,
+        *,
+        host: str,
+        max_episodes: int,
+        policy: Policy,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._index = index
+        self._host = host
+        self._room = max_episodes
+        self._policy = policy
+        self._now = now
+
+    @activity.defn(name=names.OPEN)
+    def open(self, order: OpenRun) -> Placement:
+        """List the run, RUNNING here if there is room."""
+        run = new_run(
+            order.start,
+            workflow_run_id=order.workflow_run_id,
+            namespace=order.namespace,
+            created_at=order.created_at,
+        )
+        with translating():
+            return self._placement(
+                self._index.open_run(run, host=self._host, room=self._room, at=self._now())
+            )
+
+    @activity.defn(name=names.BEGIN)
+    def begin(self, order: BeginRun) -> Placement:
+        """Take a queued run for this host, whose slot supplier has seen room."""
+        with translating():
+            self._index.requeue_run(order.run_id, epoch=order.epoch)
+            taken = self._index.begin_run(
+                order.run_id, host=self._host, room=self._room, epoch=order.epoch, at=self._now()
+            )
+            if taken is None:
+                raise UnavailableError(f"host {self._host!r} is full; another attempt follows")
+            return self._placement(taken)
+
+    def _placement(self, run: RunRecord) -> Placement:
+        return Placement(
+            host=run.host if run.status is RunStatus.RUNNING else None,
+            policy=self._policy,
+            finished=run.status.is_finished,
+        )
+
+
+def new_run(
+    start: EpisodeStart, *, workflow_run_id: str | None, namespace: str, created_at: datetime
+) -> NewRun:
+    """The row of an episode as it is listed."""
+    return NewRun(
+        run_id=start.run_id,
+        task_id=start.task.id,
+        task_version=start.task.version,
+        steps_total=len(start.task.steps),
+        created_at=created_at,
+        namespace=namespace,
+        workflow_run_id=workflow_run_id,
+        instance_id=start.instance_id,
+        run_group_id=start.run_group_id,
+        member_index=start.member_index,
+        seed=start.seed,
+        tags=start.tags,
+    )

@@ -1,0 +1,62 @@
+"""Runs a segment of an episode's steps, and stops one where it runs."""
+
+import asyncio
+
+from temporalio import activity
+
+from activities._progress import Progress
+from activities._segments import Attempt, Segments
+from activities._translate import translating
+from agent_env import names
+from agent_env.runs import RunIndex
+from agent_env.specs import Interrupt, RunSteps, StepProgress, StepsDone
+from agent_env.steps.runner import SegmentRunner
+
+
+class StepActivities:
+    """Steps on this host. A later attempt goes on after the last report that was heartbeat."""
+
+    def __init__(self, runner: SegmentRunner, segments: Segments, index: RunIndex) -> None:
+        self._runner = runner
+        self._segments = segments
+        self._index = index
+
+    @activity.defn(name=names.RUN_STEPS)
+    async def run_steps(self, order: RunSteps) -> StepsDone:
+        """Run the segment; how each step ended is in its report, never an exception."""
+        info = activity.info()
+        attempt = Attempt(info.workflow_id or "", info.workflow_run_id or "", info.activity_id)
+        earlier = _earlier(info)
+        with (
+            translating(),
+            self._segments.running(
+                order.run_id, order.epoch, order.segment.ids, attempt
+            ) as interrupted,
+        ):
+            async with Progress(order, self._index, lambda: len(self._segments)) as progress:
+                running = asyncio.create_task(
+                    self._runner.run(
+                        order, earlier=earlier, on_change=progress.changed, interrupt=interrupted
+                    )
+                )
+                try:
+                    return await asyncio.shield(running)
+                except asyncio.CancelledError:
+                    details = activity.cancellation_details()
+                    if details is not None and details.cancel_requested:
+                        interrupted.set()  # stop the steps and say how each stood
+                        return await running
+                    running.cancel()  # this worker stops, or the attempt is not ours any more
+                    await asyncio.wait([running])
+                    raise
+
+    @activity.defn(name=names.INTERRUPT)
+    async def interrupt(self, order: Interrupt) -> None:
+        """Stop segments at once: a heartbeat would tell them only seconds later."""
+        self._segments.interrupt(order)
+
+
+def _earlier(info: activity.Info) -> StepProgress | None:
+    if not info.heartbeat_details:
+        return None
+    return StepProgress.model_validate(info.heartbeat_details[0])

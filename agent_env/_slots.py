@@ -1,0 +1,67 @@
+"""A slot for ``begin`` only while this host has room, so that queued episodes stay on the queue."""
+
+import asyncio
+
+from temporalio.worker import (
+    CustomSlotSupplier,
+    FixedSizeSlotSupplier,
+    SlotMarkUsedContext,
+    SlotPermit,
+    SlotReleaseContext,
+    SlotReserveContext,
+    WorkerTuner,
+)
+
+from agent_env.errors import RunIndexError
+from agent_env.runs import RunIndex
+
+_POLL_S = 0.25
+"""How soon a place that became free is noticed."""
+
+
+class RoomSlots(CustomSlotSupplier):
+    """Counts live runs of this host in the index: episodes take places by ``open``, too.
+
+    A begin under way holds a permit until its row is written, so permits count as taken.
+    """
+
+    def __init__(self, index: RunIndex, *, host: str, room: int) -> None:
+        self._index = index
+        self._host = host
+        self._room = room
+        self._held = 0
+
+    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
+        """Wait for room."""
+        while not await self._has_room():
+            await asyncio.sleep(_POLL_S)
+        self._held += 1
+        return SlotPermit()
+
+    def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
+        """Eager tasks are not for this queue."""
+        return None
+
+    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
+        """Nothing to note: the index counts."""
+
+    def release_slot(self, ctx: SlotReleaseContext) -> None:
+        """The begin is over, or its poll was; the row counts from here."""
+        self._held -= 1
+
+    async def _has_room(self) -> bool:
+        try:
+            running = await asyncio.to_thread(self._index.count_running, self._host)
+        except RunIndexError:
+            return False  # the index is down: nothing can begin
+        return running + self._held < self._room
+
+
+def room_tuner(slots: RoomSlots) -> WorkerTuner:
+    """The supplier for activities; this worker has nothing else."""
+    return WorkerTuner.create_composite(
+        workflow_supplier=FixedSizeSlotSupplier(1),
+        activity_supplier=slots,
+        local_activity_supplier=FixedSizeSlotSupplier(1),
+        nexus_supplier=FixedSizeSlotSupplier(1),
+    )

@@ -1,0 +1,32 @@
+"""Names on the wire: workflow types, activity types, updates, task queues. Permanent. Pure.
+
+Recorded histories carry these names, so code may move and names may not.
+"""
+
+EPISODE = "agent_env.Episode"
+ROLLOUT_GROUP = "agent_env.RolloutGroup"
+
+OPEN = "agent_env.open"
+BEGIN = "agent_env.begin"
+RUN_STEPS = "agent_env.run_steps"
+INTERRUPT = "agent_env.interrupt"
+FINISH = "agent_env.finish"
+OPEN_GROUP = "agent_env.open_group"
+CANCEL_GROUP = "agent_env.cancel_group"
+GROUP_MEMBERS = "agent_env.group_members"
+
+LISTED = "agent_env.listed"
+"""Update: answers once the row exists, or fails with what kept it from existing."""
+OUTCOME = "agent_env.outcome"
+"""Update: answers as soon as the outcome is known, before teardown."""
+
+TASK_QUEUE = "episodes"
+"""Workflows, and ``begin``: any worker with room will do."""
+
+CONTROL_QUEUE = "episodes-control"
+"""What any worker can do at any time: the end of an episode without a host, groups' records."""
+
+
+def host_queue(host: str) -> str:
+    """The queue of everything that must happen where an episode's local sandboxes are."""
+    return f"{TASK_QUEUE}@{host}"

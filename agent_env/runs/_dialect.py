@@ -1,0 +1,131 @@
+"""Where SQLite and PostgreSQL differ: each difference is one function with both branches."""
+
+import functools
+import statistics
+from typing import Any, Protocol
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnElement,
+    Connection,
+    Table,
+    TableValuedAlias,
+    case,
+    cast,
+    func,
+    select,
+)
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.sql.dml import ReturningInsert
+
+from agent_env.runs.tables import runs
+
+SUPPORTED = ("sqlite", "postgresql")
+
+_MOST_SUMMED = 1e150
+"""PostgreSQL refuses the sum of squares of anything larger."""
+
+
+def _insert(dialect: str) -> Any:
+    return sqlite_insert if dialect == "sqlite" else postgresql_insert
+
+
+@functools.cache
+def insert_new(dialect: str, table: Table) -> ReturningInsert[Any]:
+    """Insert what is not there yet; returns the rows that it inserted."""
+    return _insert(dialect)(table).on_conflict_do_nothing().returning(table)
+
+
+@functools.cache
+def insert_missing(dialect: str, table: Table) -> Any:
+    """Insert what is not there yet; for many rows at once."""
+    return _insert(dialect)(table).on_conflict_do_nothing()
+
+
+@functools.cache
+def insert_or_replace(dialect: str, table: Table) -> Any:
+    """Insert rows, or give those of the same key these values."""
+    insert = _insert(dialect)(table)
+    changed = {
+        column.name: insert.excluded[column.name]
+        for column in table.columns
+        if not column.primary_key
+    }
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
+
+
+def lock_host(connection: Connection, host: str) -> None:
+    """Keep others from taking a place on the host until this transaction ends."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"host {host}"))))
+    # On SQLite there is one writer at a time anyway.
+
+
+def lock_schema(connection: Connection) -> None:
+    """Keep others from migrating until this transaction ends."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(func.hashtext("agent_env schema"))))
+
+
+def tag_items(dialect: str) -> TableValuedAlias:
+    """A run's tags as a table of ``key`` and ``value``."""
+    if dialect == "sqlite":
+        return func.json_each(runs.c.tags).table_valued("key", "value")
+    return func.json_each_text(cast(runs.c.tags, JSON)).table_valued("key", "value")
+
+
+def mean_of(dialect: str, rewards: Column[Any]) -> ColumnElement[Any]:
+    """An aggregate: the mean; None of nothing."""
+    if dialect == "sqlite":
+        return func.agent_env_mean(rewards)
+    return _summed(rewards, func.avg(rewards))
+
+
+def std_of(dialect: str, rewards: Column[Any]) -> ColumnElement[Any]:
+    """An aggregate: the sample standard deviation; None under two."""
+    if dialect == "sqlite":
+        return func.agent_env_std(rewards)
+    return _summed(rewards, func.stddev_samp(rewards))
+
+
+def _summed(rewards: Column[Any], aggregate: Any) -> ColumnElement[Any]:
+    """The aggregate; None where PostgreSQL can't compute it, in place of an error for the page."""
+    summed = func.abs(rewards) < _MOST_SUMMED
+    return case((func.max(func.abs(rewards)) < _MOST_SUMMED, aggregate.filter(summed)))
+
+
+class _SqliteConnection(Protocol):
+    def create_aggregate(self, name: str, n_arg: int, aggregate_class: Any, /) -> None: ...
+
+
+def add_aggregates(connection: _SqliteConnection) -> None:
+    """Teach SQLite the aggregates it lacks, as ``scores.mean_and_std`` computes them.
+
+    Exact, where a sum of squares in SQL would cancel.
+    """
+    connection.create_aggregate("agent_env_mean", 1, _Mean)
+    connection.create_aggregate("agent_env_std", 1, _Std)
+
+
+class _Rewards:
+    def __init__(self) -> None:
+        self.rewards: list[float] = []
+
+    def step(self, reward: float | None) -> None:
+        if reward is not None:
+            self.rewards.append(reward)
+
+
+class _Mean(_Rewards):
+    def finalize(self) -> float | None:
+        return float(statistics.mean(self.rewards)) if self.rewards else None
+
+
+class _Std(_Rewards):
+    def finalize(self) -> float | None:
+        try:
+            return statistics.stdev(self.rewards) if len(self.rewards) > 1 else None
+        except OverflowError:  # no float holds it
+            return None

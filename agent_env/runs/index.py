@@ -1,0 +1,213 @@
+"""Every write of the run index, and the way to its reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from agent_env.results import GroupResult, StepReport
+from agent_env.runs import _group_writes, _writes, queries, schema
+from agent_env.runs._database import Database
+from agent_env.runs.records import (
+    CancelAnswer,
+    Finished,
+    GroupPage,
+    GroupRecord,
+    NewRun,
+    RunCursor,
+    RunFilter,
+    RunPage,
+    RunRecord,
+)
+
+
+class RunIndex:
+    """The index in one database. Thread-safe; every method blocks, so call it from a thread.
+
+    Every method raises IndexUnavailableError when the database does not answer or refuses, after
+    retrying a busy SQLite for up to 30 s itself. The message never holds a password.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, url: str, *, migrate: bool | None = None) -> RunIndex:
+        """Connect, and bring the schema up to date.
+
+        Args:
+            url: SQLAlchemy URL.
+            migrate: None means "on SQLite yes, elsewhere only check".
+
+        Raises:
+            IndexUnavailableError: no connection, or the database can't be written.
+            ConfigError: the schema is older or newer than this code; the message says what to run.
+        """
+        database = Database(url)
+        try:
+            schema.prepare(database, migrate=migrate)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        """Give every connection back."""
+        self._database.close()
+
+    # -- an episode's life, in order; each compares before it sets and may run twice
+
+    def open_run(self, run: NewRun, *, host: str, room: int, at: datetime) -> RunRecord:
+        """List the run: RUNNING on this host while fewer than ``room`` are there, else QUEUED.
+
+        In one transaction, so no count can drift. A row that was listed for a group's member
+        without a workflow is adopted; a row of the same workflow is returned as it is (a finished
+        one too).
+
+        Raises:
+            ConflictError: another run has the id; names its status, start and workflow.
+        """
+        return self._database.write(_writes.open_run, run, host=host, room=room, at=at)
+
+    def begin_run(
+        self, run_id: str, *, host: str, room: int, epoch: int, at: datetime
+    ) -> RunRecord | None:
+        """Take a QUEUED run for this host; None when the host is full.
+
+        A run this host has already begun in this epoch, and a finished one, is returned as it is.
+
+        Raises:
+            RunNotFoundError: there is no such row.
+        """
+        return self._database.write(
+            _writes.begin_run, run_id, host=host, room=room, epoch=epoch, at=at
+        )
+
+    def requeue_run(self, run_id: str, *, epoch: int) -> bool:
+        """Put a live run whose host is lost back to QUEUED, in a later epoch.
+
+        Returns:
+            False if it is in that epoch already, has finished, or does not exist.
+        """
+        return self._database.write(_writes.requeue_run, run_id, epoch=epoch)
+
+    def record_steps(
+        self,
+        run_id: str,
+        reports: Sequence[StepReport],
+        *,
+        epoch: int,
+        steps_done: int,
+        current_step: str | None,
+    ) -> None:
+        """Progress of a live run: ignored from an older epoch, and once the run has finished."""
+        self._database.write(
+            _writes.record_steps,
+            run_id,
+            reports,
+            epoch=epoch,
+            steps_done=steps_done,
+            current_step=current_step,
+        )
+
+    def finish_run(self, finished: Finished, *, at: datetime) -> tuple[RunRecord, bool]:
+        """Write how a run ended, with its steps, in one transaction; list it if its row is missing.
+
+        The first end stands.
+
+        Returns:
+            The row as it is now, and whether this call moved it.
+        """
+        return self._database.write(_writes.finish_run, finished, at=at)
+
+    def request_cancel(self, run_id: str, *, by: str, reason: str, at: datetime) -> CancelAnswer:
+        """Record that somebody asked. The first request stands.
+
+        Raises:
+            RunNotFoundError: there is no such row.
+        """
+        return self._database.write(_writes.request_cancel, run_id, by=by, reason=reason, at=at)
+
+    # -- groups
+
+    def open_group(self, group: GroupRecord, members: Sequence[NewRun]) -> None:
+        """List a group and all its members as QUEUED, in one transaction.
+
+        Repeating it changes nothing.
+
+        Raises:
+            ConflictError: the group's id or a member's is taken by something else, or two members
+                have one id or index.
+        """
+        self._database.write(_group_writes.open_group, group, members)
+
+    def request_group_cancel(self, run_group_id: str, *, by: str, reason: str, at: datetime) -> int:
+        """Record a request on every live member that has none; ends nothing.
+
+        Returns:
+            How many live members there were.
+
+        Raises:
+            RunNotFoundError: nothing has that group id.
+        """
+        return self._database.write(
+            _group_writes.request_group_cancel, run_group_id, by=by, reason=reason, at=at
+        )
+
+    def cancel_group(
+        self, run_group_id: str, *, by: str, reason: str, at: datetime
+    ) -> tuple[int, int]:
+        """Record a request on every live member that has none, and end those without a workflow.
+
+        Returns:
+            How many live members there were, and how many of those were ended here.
+        """
+        return self._database.write(
+            _group_writes.cancel_group, run_group_id, by=by, reason=reason, at=at
+        )
+
+    # -- reads
+
+    def count_running(self, host: str) -> int:
+        """Live runs of a host: what its room is counted by."""
+        return self._database.read(queries.count_running, host)
+
+    def get(self, run_id: str) -> RunRecord:
+        """One run.
+
+        Raises:
+            RunNotFoundError: there is no such row.
+        """
+        return self._database.read(queries.get, run_id)
+
+    def steps(self, run_id: str) -> tuple[StepReport, ...]:
+        """A run's steps, in order of epoch and start; those never started last."""
+        return self._database.read(queries.step_reports, run_id)
+
+    def page(self, where: RunFilter, *, after: RunCursor | None = None, limit: int = 50) -> RunPage:
+        """One page of runs, newest first, cut by key. ``limit`` is 1 to 500."""
+        return self._database.read(queries.page, where, after=after, limit=limit)
+
+    def members(self, run_group_id: str) -> tuple[RunRecord, ...]:
+        """A group's runs: by member index, then by creation. A re-run replaces what it re-ran."""
+        return self._database.read(queries.members, run_group_id)
+
+    def group_result(self, run_group_id: str) -> GroupResult:
+        """A group as a trainer sees it: its members and the figures over them.
+
+        Raises:
+            RunNotFoundError: nothing has that group id.
+        """
+        return self._database.read(queries.group_result, run_group_id)
+
+    def group(self, run_group_id: str) -> GroupRecord:
+        """One group with figures computed in SQL; also a group that only single episodes name.
+
+        Raises:
+            RunNotFoundError: nothing has that group id.
+        """
+        return self._database.read(queries.group, run_group_id)
+
+    def groups(self, *, after: RunCursor | None = None, limit: int = 50) -> GroupPage:
+        """One page of groups, newest first, figures for the groups on the page only."""
+        return self._database.read(queries.groups, after=after, limit=limit)

@@ -1,0 +1,194 @@
+"""What goes into the run index and what comes out of it. Frozen, JSON-shaped; no SQL."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from pydantic import AwareDatetime
+
+from agent_env._model import EdgeModel, WireModel
+from agent_env.errors import InvalidSpecError, bounded
+from agent_env.outcome import Outcome
+from agent_env.results import EpisodeResult, SandboxRef, StepReport
+from agent_env.scores import GroupFigures
+from agent_env.status import RunStatus
+
+
+class NewRun(WireModel):
+    """A run as it is listed."""
+
+    run_id: str
+    task_id: str
+    task_version: str
+    steps_total: int
+    created_at: datetime
+    namespace: str
+    workflow_run_id: str | None = None
+    """None for a group's member whose workflow has not started yet."""
+    instance_id: str | None = None
+    """None means the run id."""
+    run_group_id: str | None = None
+    member_index: int | None = None
+    seed: Mapping[str, str] = {}
+    tags: Mapping[str, str] = {}
+
+
+class Finished(WireModel):
+    """How a run ended, and what is needed to list it in case its row is missing."""
+
+    run: NewRun
+    epoch: int
+    outcome: Outcome
+    reports: tuple[StepReport, ...] = ()
+    still_up: tuple[SandboxRef, ...] = ()
+
+
+class RunRecord(WireModel):
+    """A run's row. Times are UTC and aware."""
+
+    run_id: str
+    instance_id: str
+    runner: str
+    task_id: str
+    task_version: str
+    run_group_id: str | None
+    member_index: int | None
+    status: RunStatus
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    error_type: str | None
+    error: str | None
+    reward: float | None
+    scores: Mapping[str, float | None]
+    steps_total: int
+    steps_done: int
+    current_step: str | None
+    host: str | None
+    epoch: int
+    cancel_requested_at: datetime | None
+    cancel_requested_by: str | None
+    cancel_requested_reason: str | None
+    still_up: tuple[SandboxRef, ...]
+    seed: Mapping[str, str]
+    tags: Mapping[str, str]
+    model: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    workflow_run_id: str | None
+    namespace: str
+
+    @property
+    def is_canceling(self) -> bool:
+        """Whether a cancel was asked for and the run has not ended."""
+        return self.cancel_requested_at is not None and not self.status.is_finished
+
+    def result(self) -> EpisodeResult:
+        """The same facts as a trainer sees them."""
+        return EpisodeResult(
+            run_id=self.run_id,
+            task_id=self.task_id,
+            status=self.status,
+            reward=self.reward,
+            scores=self.scores,
+            error_type=self.error_type,
+            error=self.error,
+            run_group_id=self.run_group_id,
+            member_index=self.member_index,
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+            still_up=self.still_up,
+        )
+
+
+class CancelState(StrEnum):
+    """What asking for a cancel found."""
+
+    ASKED = "asked"
+    ALREADY_ASKED = "already asked"
+    FINISHED = "finished"
+
+
+class CancelAnswer(WireModel):
+    """The answer to a cancel request, with the row as it is now."""
+
+    state: CancelState
+    run: RunRecord
+
+
+class RunFilter(EdgeModel):
+    """Conditions on runs; all that are set must hold."""
+
+    status: tuple[RunStatus, ...] = ()
+    task_id: str | None = None
+    run_group_id: str | None = None
+    created_after: AwareDatetime | None = None
+    """Inclusive, so that intervals meet without a gap."""
+    created_before: AwareDatetime | None = None
+    """Exclusive."""
+    reward_min: float | None = None
+    """Inclusive, like ``reward_max``. Unscored runs match neither."""
+    reward_max: float | None = None
+    error_contains: str | None = None
+    """Any part of the error's text; upper and lower case of ASCII are the same."""
+    tag: Mapping[str, str] = {}
+    """Each of these tags has this value."""
+
+
+class RunCursor(EdgeModel):
+    """The last row of a page; the next page starts after it."""
+
+    created_at: AwareDatetime
+    run_id: str
+
+    def text(self) -> str:
+        """As one word for a URL or a command line."""
+        plain = f"{self.created_at.astimezone(UTC).isoformat()} {self.run_id}"
+        return base64.urlsafe_b64encode(plain.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+    @classmethod
+    def of(cls, text: str) -> RunCursor:
+        """Read it back.
+
+        Raises:
+            InvalidSpecError: it is not a cursor.
+        """
+        try:
+            padded = text.encode() + b"=" * (-len(text) % 4)
+            plain = base64.b64decode(padded, altchars=b"-_", validate=True)
+            created_at, _, run_id = plain.decode("utf-8", "surrogatepass").partition(" ")
+            return cls(created_at=datetime.fromisoformat(created_at), run_id=run_id)
+        except ValueError:  # of any of the four
+            raise InvalidSpecError.of(
+                "cursor",
+                f"{bounded(text, 100)!r} is not a cursor; use the one that came with a page",
+            ) from None
+
+
+class RunPage(WireModel):
+    """Rows, newest first."""
+
+    runs: tuple[RunRecord, ...]
+    next: RunCursor | None
+    """None on the last page."""
+
+
+class GroupRecord(WireModel):
+    """A group and its figures."""
+
+    run_group_id: str
+    task_id: str
+    created_at: datetime
+    size: int | None
+    """Members asked for; None for a group that only single episodes name."""
+    figures: GroupFigures
+
+
+class GroupPage(WireModel):
+    """Groups, newest first."""
+
+    groups: tuple[GroupRecord, ...]
+    next: RunCursor | None

@@ -1,0 +1,157 @@
+"""What a workflow and its activities are asked for. Frozen, JSON-shaped. Pure."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from pydantic import JsonValue
+
+from agent_env._model import WireModel
+from agent_env.outcome import Outcome
+from agent_env.plan import Segment
+from agent_env.results import SandboxRef, StepReport
+from agent_env.task import Task
+
+
+class EpisodeStart(WireModel):
+    """Argument of the workflow ``agent_env.Episode``."""
+
+    run_id: str
+    """Also the workflow id."""
+    task: Task
+    seed: Mapping[str, str] = {}
+    """What ``<key>`` in a string of a step's parameters is replaced with."""
+    tags: Mapping[str, str] = {}
+    run_group_id: str | None = None
+    member_index: int | None = None
+    """Place in the group, from 0. None for an episode that was started alone."""
+    deadline: timedelta | None = None
+    """Longest time from the start to the outcome. None means the task's own, or no limit."""
+    instance_id: str | None = None
+    """What steps and outputs are filed under. None means the run id."""
+
+    @property
+    def deadline_s(self) -> float | None:
+        """The episode's deadline in seconds: its own, else the task's."""
+        if self.deadline is not None:
+            return self.deadline.total_seconds()
+        return self.task.deadline_seconds
+
+
+class GroupStart(WireModel):
+    """Argument of the workflow ``agent_env.RolloutGroup``. Members share the task."""
+
+    run_group_id: str
+    """Also the workflow id; members are ``<run_group_id>-<index>``."""
+    task: Task
+    seeds: tuple[Mapping[str, str], ...]
+    """One a member, in order: their number is the size of the group."""
+    tags: Mapping[str, str] = {}
+    max_parallel: int | None = None
+    """Most members that run at once. None means no limit but the hosts' room."""
+    deadline: timedelta | None = None
+    """Each member's deadline."""
+
+
+class OpenRun(WireModel):
+    """Argument of ``open``: list the run, on this host at once if it has room."""
+
+    start: EpisodeStart
+    workflow_run_id: str
+    namespace: str
+    created_at: datetime
+
+
+class Policy(WireModel):
+    """Settings of the worker that opened an episode; recorded, so that a replay sees the same."""
+
+    host_lost_after: timedelta = timedelta(seconds=60)
+    """How long a host may not poll its queue before its episodes begin again elsewhere."""
+    max_host_losses: int = 2
+    """How often that may happen to one episode."""
+
+
+class Placement(WireModel):
+    """Answer of ``open`` and ``begin``: where the episode runs."""
+
+    host: str | None
+    """The host that took it. None while it is QUEUED."""
+    policy: Policy = Policy()
+    finished: bool = False
+    """The row had ended already: nothing may start."""
+
+
+class BeginRun(WireModel):
+    """Argument of ``begin``: take the episode for this host."""
+
+    run_id: str
+    epoch: int
+
+
+class RunSteps(WireModel):
+    """Argument of ``run_steps``: one segment, and what it needs to know of the steps before it."""
+
+    run_id: str
+    task_id: str
+    artifacts: Mapping[str, str]
+    """Named artifacts, as ``sha256:…``."""
+    seed: Mapping[str, str]
+    epoch: int
+    segment: Segment
+    reports: tuple[StepReport, ...]
+    """Surviving reports of the steps that ended before, in order."""
+    destroy: tuple[SandboxRef, ...] = ()
+    """Sandboxes of a span that is being retried: gone before the first step starts."""
+    steps_total: int
+
+
+class StepsDone(WireModel):
+    """Answer of ``run_steps``: a report for each step of the segment."""
+
+    reports: tuple[StepReport, ...]
+
+
+class Interrupt(WireModel):
+    """Argument of ``interrupt``: stop the segments with these steps where they run."""
+
+    run_id: str
+    epoch: int
+    """Segments of later epochs are left alone."""
+    step_ids: tuple[str, ...]
+
+
+class Finish(WireModel):
+    """Argument of ``finish``: tear down, then write how the episode ended."""
+
+    start: EpisodeStart
+    workflow_run_id: str
+    namespace: str
+    created_at: datetime
+    epoch: int
+    outcome: Outcome
+    reports: tuple[StepReport, ...]
+    """All of them, retried ones included, in order."""
+
+
+class OpenGroup(WireModel):
+    """Argument of ``open_group``: list the group and all its members at once."""
+
+    start: GroupStart
+    namespace: str
+    created_at: datetime
+
+
+class CancelMembers(WireModel):
+    """Argument of ``cancel_group``: ask every live member, and end those that have not begun."""
+
+    run_group_id: str
+    reason: str
+
+
+class StepProgress(WireModel):
+    """What ``run_steps`` heartbeats: a later attempt goes on after the reports in it."""
+
+    reports: tuple[StepReport, ...] = ()
+    running: tuple[str, ...] = ()
+    """Steps under way, by id: a later attempt knows which were cut off."""
+    detail: JsonValue = None
+    """What the current step says of itself."""

@@ -1,0 +1,69 @@
+"""Copies an artifact of the task into a sandbox.
+
+What a step needs and an agent must not have seen or changed, a verifier's script for example, is
+loaded after the agent has ended, into a folder that did not exist before.
+"""
+
+from collections.abc import Sequence
+
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from agent_env.steps._foreign_keys import without
+from agent_env.steps._functions import extracted
+from agent_env.steps.base import Params, Step, StepContext, StepResult
+
+_PUT_IT_INTO_ONE = "put the files into a folder under artifacts/ and name that with artifact_id"
+_NO_AGENTS = "name the sandbox with sandbox_name"
+_FOREIGN = {
+    "artifact_version": "a task's artifacts are fixed by their content when it starts; remove it",
+    "artifacts": "write one load_artifact step for each, with artifact_id",
+    "urls": _PUT_IT_INTO_ONE,
+    "artifact_from_step_id": _PUT_IT_INTO_ONE,
+    "collected_artifacts_step_id": _PUT_IT_INTO_ONE,
+    "env_id": _NO_AGENTS,
+    "env_step_id": _NO_AGENTS,
+    "agent_name": _NO_AGENTS,
+    "container_name": _NO_AGENTS,
+    "snapshot_after_load": "remove it",
+}
+
+
+class LoadArtifactParams(Params):
+    """What goes where."""
+
+    artifact_id: str = Field(min_length=1)
+    """The artifact's name in the task."""
+    sandbox_name: str | None = None
+    """Where it goes; may be left out when there is one sandbox."""
+    destination_path: str = Field(default="/loaded", min_length=1)
+    """The folder that gets its content. Files of the same names are replaced, others stay."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _supported(cls, data: object) -> object:
+        return without(data, _FOREIGN)
+
+
+class LoadArtifact(Step[LoadArtifactParams]):
+    """Ends once all files are there."""
+
+    type = "load_artifact"
+
+    @override
+    async def run(self, params: LoadArtifactParams, ctx: StepContext) -> StepResult:
+        sandbox = await ctx.sandbox(params.sandbox_name)
+        folder = await extracted(ctx, params.artifact_id)
+        await sandbox.upload(folder, params.destination_path)
+        return StepResult({"destination_path": params.destination_path})
+
+    @override
+    def artifacts(self, params: LoadArtifactParams) -> Sequence[str]:
+        return (params.artifact_id,)
+
+    @override
+    def sandboxes(self, params: LoadArtifactParams) -> Sequence[str | None]:
+        return (params.sandbox_name,)
+
+
+STEP = LoadArtifact

@@ -1,0 +1,1 @@
+[ "$(cat note.txt)" = "the kit is ready" ]

@@ -1,0 +1,128 @@
+"""Whatever happens to a run in whatever order, it ends legally and then never changes."""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from agent_env.errors import ConflictError, RunNotFoundError
+from agent_env.results import StepReport
+from agent_env.runs import RunIndex, RunRecord
+from agent_env.status import FINISHED, RunStatus, StepStatus, may_move
+from tests.agent_env.runs.conftest import T0, finished, new_run, report, seconds
+
+HOSTS = st.sampled_from(["here", "there"])
+EPOCHS = st.integers(1, 4)
+ROOMS = st.integers(0, 1)
+WORKFLOWS = st.sampled_from(["first", "second"])
+
+
+class Life(RuleBasedStateMachine):
+    """One run, and all that workers, trainers and a lost host may do to it."""
+
+    lives = 0
+
+    def __init__(self, index: RunIndex) -> None:
+        super().__init__()
+        Life.lives += 1
+        self.index = index
+        self.run_id = f"run-{Life.lives}"
+        self.workflow: str | None = None
+        self.row: RunRecord | None = None
+        self.steps: tuple[StepReport, ...] = ()
+        self.clock = 0
+
+    def now(self) -> Any:
+        self.clock += 1
+        return T0 + seconds(self.clock)
+
+    @rule(host=HOSTS, room=ROOMS, workflow=WORKFLOWS)
+    def open(self, host: str, room: int, workflow: str) -> None:
+        self.workflow = self.workflow or workflow
+        run = new_run(self.run_id, workflow_run_id=workflow)
+        try:
+            # Every life has its own hosts, so that it has its own room.
+            self.index.open_run(run, host=f"{host}-{self.run_id}", room=room, at=self.now())
+        except ConflictError:
+            assert workflow != self.workflow
+        else:
+            assert workflow == self.workflow
+
+    @rule(host=HOSTS, room=ROOMS, epoch=EPOCHS)
+    def begin(self, host: str, room: int, epoch: int) -> None:
+        try:
+            row = self.index.begin_run(
+                self.run_id, host=f"{host}-{self.run_id}", room=room, epoch=epoch, at=self.now()
+            )
+        except RunNotFoundError:
+            assert self.row is None
+        else:
+            assert row is not None or room == 0
+
+    @rule(epoch=EPOCHS)
+    def requeue(self, epoch: int) -> None:
+        moved = self.index.requeue_run(self.run_id, epoch=epoch)
+
+        row = self.row
+        assert moved == (row is not None and not row.status.is_finished and row.epoch < epoch)
+
+    @rule(epoch=EPOCHS, status=st.sampled_from(StepStatus))
+    def step(self, epoch: int, status: StepStatus) -> None:
+        done = [report(f"s{epoch}", epoch=epoch, status=status)]
+        self.index.record_steps(self.run_id, done, epoch=epoch, steps_done=1, current_step=None)
+
+    @rule(by=st.sampled_from(["ada", "bob"]))
+    def cancel(self, by: str) -> None:
+        try:
+            answer = self.index.request_cancel(self.run_id, by=by, reason=by, at=self.now())
+        except RunNotFoundError:
+            assert self.row is None
+        else:
+            assert answer.run == self.index.get(self.run_id)
+
+    @precondition(lambda self: self.workflow is not None)
+    @rule(status=st.sampled_from(FINISHED), epoch=EPOCHS, reward=st.none() | st.floats(0, 1))
+    def finish(self, status: RunStatus, epoch: int, reward: float | None) -> None:
+        run = new_run(self.run_id, workflow_run_id=self.workflow)
+        end = finished(run, status, epoch=epoch, reward=reward, reports=(report(epoch=epoch),))
+        before = self.row
+
+        row, moved = self.index.finish_run(end, at=self.now())
+
+        assert moved == (before is None or not before.status.is_finished)
+        assert row.status == (status if before is None or moved else before.status)
+
+    @invariant()
+    def every_move_is_legal(self) -> None:
+        before, steps = self.row, self.steps
+        try:
+            self.row = now = self.index.get(self.run_id)
+        except RunNotFoundError:
+            assert before is None
+            return
+        self.steps = self.index.steps(self.run_id)
+        assert (now.status is RunStatus.RUNNING) <= (now.host is not None)
+        assert (now.finished_at is not None) == now.status.is_finished
+        if before is None:
+            return
+        assert now.status is before.status or may_move(before.status, now.status)
+        assert now.epoch >= before.epoch
+        assert before.started_at in (None, now.started_at)
+        assert before.cancel_requested_by in (None, now.cancel_requested_by)
+        if before.status.is_finished:
+            assert (now, self.steps) == (before, steps)
+
+
+def test_a_run_ends_legally_whatever_happens_to_it(index: RunIndex) -> None:
+    class LifeHere(Life):
+        def __init__(self) -> None:
+            super().__init__(index)
+
+    run_state_machine_as_test(LifeHere, settings=settings(max_examples=60, stateful_step_count=25))

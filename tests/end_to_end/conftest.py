@@ -1,0 +1,160 @@
+"""The whole product: the real server, worker processes of their own, real sandboxes."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from temporalio.client import WorkflowExecutionStatus
+
+from agent_env._connect import connect_to
+from agent_env.artifacts import ArtifactStore
+from agent_env.config import Settings
+from agent_env.embedded import EmbeddedServer, embedded_server
+from agent_env.runs import RunIndex
+from agent_env.trainer import Trainer
+
+ROOT = Path(__file__).parents[2]
+
+
+class Product:
+    """One state folder with a server; workers come and go."""
+
+    def __init__(self, state_dir: Path, server: EmbeddedServer, trainer: Trainer) -> None:
+        self.state_dir = state_dir
+        self.server = server
+        self.trainer = trainer
+        self.index = trainer.index
+
+    @contextmanager
+    def worker(self, state_dir: Path | None = None) -> Generator["WorkerProcess"]:
+        """A worker in a process of its own, ready when entered, ended by SIGTERM."""
+        process = WorkerProcess(self, state_dir or self.state_dir)
+        try:
+            yield process
+        finally:
+            process.end()
+
+    async def status(self, workflow_id: str) -> WorkflowExecutionStatus | None:
+        handle = self.trainer.client.get_workflow_handle(workflow_id)
+        return (await handle.describe()).status
+
+    async def until(
+        self, condition: Callable[[], bool], within: timedelta = timedelta(seconds=30)
+    ) -> None:
+        """Wait for a condition with a deadline."""
+        async with asyncio.timeout(within.total_seconds()):
+            while not condition():
+                await asyncio.sleep(0.02)
+
+
+class WorkerProcess:
+    """``episodes worker`` as a user starts it."""
+
+    def __init__(self, product: Product, state_dir: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "agent_env.cli", "worker"],
+            env={
+                **os.environ,
+                "EPISODES_STATE_DIR": str(state_dir),
+                "EPISODES_DATABASE": Settings(state_dir=product.state_dir).database_url,
+                "EPISODES_HOST_LOST_AFTER_S": "3",
+                "TEMPORAL_ADDRESS": product.server.address,
+            },
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        ready = threading.Event()
+        # To the end: a worker whose log nobody reads stops when the pipe is full.
+        self._reading = threading.Thread(target=self._read, args=(ready,))
+        self._reading.start()
+        if not ready.wait(timeout=30) or self._process.poll() is not None:
+            self.kill()
+            raise AssertionError("the worker ended before it was ready")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def _read(self, ready: threading.Event) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr:
+            for line in self._process.stderr:
+                if "serving" in line:
+                    ready.set()
+        ready.set()
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        self._process.kill()
+        self._process.wait(timeout=10)
+        self._reading.join(timeout=10)
+
+    def end(self) -> None:
+        """Ask it to drain."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(timeout=30)
+        self._reading.join(timeout=10)
+
+
+@pytest.fixture
+async def product(tmp_path: Path) -> AsyncGenerator[Product]:
+    async with running_product(tmp_path) as product:
+        yield product
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Product]:
+    """One product for the tests of a file, which run in one event loop."""
+    async with running_product(tmp_path_factory.mktemp("state")) as product:
+        yield product
+
+
+@pytest.fixture(scope="module")
+def worker(shared: Product) -> Generator[WorkerProcess]:
+    """The worker of the product that a file's tests share."""
+    with shared.worker() as worker:
+        yield worker
+
+
+@asynccontextmanager
+async def running_product(state_dir: Path) -> AsyncGenerator[Product]:
+    settings = Settings(state_dir=state_dir)
+    async with embedded_server(state_dir) as server:
+        client = await connect_to(server.address)
+        index = await asyncio.to_thread(RunIndex.open, settings.database_url)
+        try:
+            store = ArtifactStore(state_dir / "artifacts")
+            yield Product(state_dir, server, Trainer(client, index, store))
+        finally:
+            index.close()
+
+
+def processes_with(marker: str) -> list[int]:
+    """Ids of processes whose command line has this word."""
+    return list(_processes_with(marker))
+
+
+def _processes_with(marker: str) -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it ended meanwhile
+        if marker in command:
+            yield int(entry.name)

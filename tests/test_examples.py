@@ -1,0 +1,42 @@
+"""The examples do what their texts say. What a command line makes of them is tested elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from agent_env.status import StepStatus
+from agent_env.task_files import load_task
+from tests.agent_env.steps.real_host import RealHost
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> RealHost:
+    return RealHost(tmp_path / "state")
+
+
+async def played(host: RealHost, example: str, seed: str = "0") -> float | None:
+    task = load_task(EXAMPLES / example)
+    for name, folder in task.artifacts.items():
+        host.refs[name] = host.store.put(Path(folder))
+    steps = [step.model_dump(mode="json") for step in task.steps]
+
+    reports = await host.play(*steps, seed={"seed": seed})
+
+    assert {report.status for report in reports.values()} == {StepStatus.COMPLETED}, reports
+    assert await host.providers.destroy_owned("run/1") == []
+    (score,) = [report.score for report in reports.values() if report.score is not None]
+    return score
+
+
+async def test_hello_is_greeted(host: RealHost) -> None:
+    assert await played(host, "hello") == 1.0
+
+
+async def test_cartpole_is_played_well_and_differently_by_seed(host: RealHost) -> None:
+    rewards = [await played(host, "cartpole", seed) for seed in "0230"]
+
+    assert rewards[0] == rewards[3]
+    assert len(set(rewards)) == 3
+    assert all(reward is not None and 20 <= reward <= 500 for reward in rewards)

@@ -1,0 +1,187 @@
+"""Records a history of each shape of episode, for the replay test. Run by hand, once a release:
+
+    python -m tests.workflows.record_histories
+
+Shapes that have a history of this version already are left alone: what has landed stays as it is.
+"""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import JsonValue
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+
+from agent_env._version import __version__
+from agent_env.config import Settings
+from agent_env.errors import AgentEnvError
+from agent_env.plugin import EpisodePlugin
+from agent_env.sandboxes import Providers
+from agent_env.steps import Steps
+from agent_env.worker import open_services, serving
+from tests.workflows.conftest import TEST_SERVER, EpisodeHarness, GatedProvider, Script, scripted
+
+HISTORIES = Path(__file__).parents[1] / "histories"
+
+Shape = Callable[[EpisodeHarness, Script], Awaitable[str]]
+
+
+async def completed(h: EpisodeHarness, script: Script) -> str:
+    result = await h.play({"id": "a", "deploys": "box"}, {"id": "b", "score": 1.0})
+    return result.run_id
+
+
+async def failed(h: EpisodeHarness, script: Script) -> str:
+    script.fails["b"] = 1
+    return (await h.play({"id": "a"}, {"id": "b"}, {"id": "c"})).run_id
+
+
+async def retried(h: EpisodeHarness, script: Script) -> str:
+    script.fails["b"] = 1
+    retry: JsonValue = {"retry_from_step_id": "a", "max_retries": 1}
+    return (await h.play({"id": "a", "deploys": "box"}, {"id": "b", "retry_config": retry})).run_id
+
+
+async def waits_beside_steps(h: EpisodeHarness, script: Script) -> str:
+    result = await h.play_for(
+        timedelta(hours=1),
+        {"id": "w", "type": "wait", "seconds": 60},
+        {"id": "a", "depends_on": []},
+        {"id": "b", "depends_on": ["w", "a"]},
+    )
+    return result.run_id
+
+
+async def deadline(h: EpisodeHarness, script: Script) -> str:
+    script.hold("a")
+    return (await h.play({"id": "a", "deploys": "box"}, deadline_seconds=1)).run_id
+
+
+async def refused(h: EpisodeHarness, script: Script) -> str:
+    spec = h.spec({"id": "a"})
+    done = await (await h.trainer.start(spec, run_id="refused")).result()
+    await h.client.get_workflow_handle(done.run_id).result()
+    # The row of another workflow has the id: the index refuses, as on another cluster.
+    h.sql("UPDATE runs SET run_id = 'taken' WHERE run_id = 'refused'")
+    try:
+        await h.trainer.start(spec, run_id="taken")
+    except AgentEnvError:
+        return "taken"
+    raise AssertionError("the index took a run id twice")
+
+
+async def canceled_in_a_step(h: EpisodeHarness, script: Script) -> str:
+    script.hold("b")
+    episode = await h.trainer.start(h.spec({"id": "a", "deploys": "box"}, {"id": "b"}))
+    await h.until(lambda: "b" in script.ran)
+    return (await h.canceled(episode)).run_id
+
+
+async def canceled_while_queued(h: EpisodeHarness, script: Script) -> str:
+    go = script.hold("a")
+    full = [await h.trainer.start(h.spec({"id": "a"})) for _ in range(4)]
+    queued = await h.trainer.start(h.spec({"id": "q"}))
+    await h.canceled(queued)
+    go.set()
+    for episode in full:
+        await episode.result()
+    return queued.run_id
+
+
+async def canceled_before_the_first_task(h: EpisodeHarness, script: Script) -> str:
+    raise NotImplementedError("played without a worker, see main")
+
+
+async def group_completed(h: EpisodeHarness, script: Script) -> str:
+    group = await h.trainer.start_group(h.spec({"id": "a", "score": 1.0}), size=3, max_parallel=2)
+    await group.result()
+    return group.run_group_id
+
+
+async def group_canceled(h: EpisodeHarness, script: Script) -> str:
+    script.hold("a")
+    group = await h.trainer.start_group(h.spec({"id": "a"}), size=3, max_parallel=2)
+    await h.until(lambda: len(script.ran) == 2)
+    await group.cancel("enough", by="tester")
+    await group.result()
+    return group.run_group_id
+
+
+SHAPES: list[Shape] = [
+    completed,
+    failed,
+    retried,
+    waits_beside_steps,
+    deadline,
+    refused,
+    canceled_in_a_step,
+    canceled_while_queued,
+    canceled_before_the_first_task,
+    group_completed,
+    group_canceled,
+]
+
+
+async def canceled_early(h: EpisodeHarness) -> str:
+    """Start and cancel while no worker is up, then serve."""
+    starting = asyncio.create_task(h.trainer.start(h.spec({"id": "a"}), run_id="early"))
+    while True:
+        try:
+            await h.client.get_workflow_handle("early").cancel(reason="changed my mind")
+            break
+        except RPCError:
+            await asyncio.sleep(0.01)
+    async with serving(h.client, h.services):
+        return (await (await starting).result()).run_id
+
+
+def scrubbed(value: JsonValue) -> JsonValue:
+    """A history without what only tells of the machine that recorded it."""
+    if isinstance(value, dict):
+        return {
+            key: scrubbed(part)
+            for key, part in value.items()
+            if key not in ("stackTrace", "identity")
+        }
+    return [scrubbed(part) for part in value] if isinstance(value, list) else value
+
+
+async def record(shape: Shape) -> str:
+    """Play one shape on a server of its own; its history as JSON."""
+    script, provider = Script(), GatedProvider()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(state_dir=Path(folder), max_episodes=4, host="here", cancel_grace_s=1)
+        async with (
+            await WorkflowEnvironment.start_time_skipping(
+                test_server_existing_path=str(TEST_SERVER), plugins=[EpisodePlugin(sandboxed=True)]
+            ) as env,
+            open_services(
+                settings,
+                providers=Providers(settings.state_dir, {"fake": provider}),
+                steps=Steps({"script": scripted(script)}),
+            ) as services,
+        ):
+            harness = EpisodeHarness(env, services, provider)
+            if shape is canceled_before_the_first_task:
+                workflow_id = await canceled_early(harness)
+            else:
+                async with serving(harness.client, services):
+                    workflow_id = await shape(harness, script)
+            history = await harness.client.get_workflow_handle(workflow_id).fetch_history()
+            return json.dumps(scrubbed(json.loads(history.to_json())), indent=1)
+
+
+async def main() -> None:
+    """Record what is missing for this version."""
+    for shape in SHAPES:
+        path = HISTORIES / f"{shape.__name__.replace('_', '-')}@{__version__}.json"
+        if not path.exists():
+            path.write_text(await record(shape), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,1 @@
+"""Durable, deterministic orchestration, and nothing else."""

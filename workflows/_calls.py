@@ -1,0 +1,86 @@
+"""How long each activity may take, how often it is retried, and what a cancel does to it."""
+
+import hashlib
+from datetime import timedelta
+
+from temporalio.common import Priority, RetryPolicy
+from temporalio.workflow import ActivityCancellationType, ActivityConfig, LocalActivityConfig
+
+_PATIENT = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=15)
+)
+"""Tries for as long as the episode lives: the index must learn how it ended."""
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=20)
+"""How long a worker may say nothing of a segment before it counts as dead."""
+
+OPEN: LocalActivityConfig = {
+    # Bounded, because start() waits for it and a local activity hears of a cancel late.
+    "schedule_to_close_timeout": timedelta(seconds=60),
+    "start_to_close_timeout": timedelta(seconds=40),
+    "retry_policy": RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
+    "local_retry_threshold": timedelta(seconds=30),
+}
+
+BEGIN: ActivityConfig = {
+    "start_to_close_timeout": timedelta(seconds=40),
+    # A host that was full a moment ago may have room: never wait long for that.
+    "retry_policy": RetryPolicy(
+        initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=1)
+    ),
+}
+
+RUN_STEPS: ActivityConfig = {
+    # The steps have their own limits; this one only satisfies the engine.
+    "start_to_close_timeout": timedelta(days=3650),
+    "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+    "retry_policy": RetryPolicy(
+        initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=10)
+    ),
+    # A step is over when its processes are gone, not when the request was sent.
+    "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+}
+
+INTERRUPT: ActivityConfig = {
+    "schedule_to_start_timeout": timedelta(seconds=10),
+    "start_to_close_timeout": timedelta(seconds=10),
+    "retry_policy": RetryPolicy(maximum_attempts=1),
+}
+
+FINISH: ActivityConfig = {
+    "start_to_close_timeout": timedelta(minutes=5),
+    "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+    "retry_policy": _PATIENT,
+}
+
+RECORD: ActivityConfig = {
+    "start_to_close_timeout": timedelta(seconds=60),
+    "retry_policy": _PATIENT,
+}
+
+
+def on(
+    task_queue: str,
+    call: ActivityConfig,
+    *,
+    host_lost_after: timedelta | None = None,
+    fair_to: str | None = None,
+) -> ActivityConfig:
+    """The options of a call on a queue.
+
+    Args:
+        task_queue: The queue.
+        call: The rest of its options.
+        host_lost_after: How long nobody may poll the queue.
+        fair_to: Whose share of the queue it takes: a group, or a run by itself.
+    """
+    options: ActivityConfig = {**call, "task_queue": task_queue}
+    if fair_to is not None:
+        # The engine takes keys of at most 64 bytes.
+        key = (
+            fair_to if len(fair_to.encode()) <= 64 else hashlib.sha256(fair_to.encode()).hexdigest()
+        )
+        options["priority"] = Priority(fairness_key=key)
+    if host_lost_after is not None:
+        options["schedule_to_start_timeout"] = host_lost_after
+    return options

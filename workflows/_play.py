@@ -1,0 +1,196 @@
+"""Plays the steps of one episode: starts what is ready, collects reports, stops what must stop."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError, is_cancelled_exception
+
+from activities.steps import StepActivities
+from agent_env import names
+from agent_env.errors import UserError, error_text, error_type
+from agent_env.plan import Segment, drop, is_fatal, next_retry, plan, stopped
+from agent_env.results import SandboxRef, StepReport
+from agent_env.seeds import wait_seconds
+from agent_env.specs import EpisodeStart, Interrupt, RunSteps, StepsDone
+from agent_env.status import StepStatus
+from agent_env.task import StepSpec
+from workflows import _calls
+from workflows._faults import is_host_lost
+from workflows._shield import shielded
+
+Reports = tuple[StepReport, ...]
+
+
+class HostLostError(Exception):
+    """Nobody polled the queue of the host that runs the episode."""
+
+
+class Play:
+    """The steps of one episode on one host. ``reports`` is the whole record so far."""
+
+    def __init__(self, start: EpisodeStart) -> None:
+        self.reports: Reports = ()
+        self.epoch = 1
+        self._start = start
+        self._host = ""
+        self._host_lost_after = timedelta()
+        self._in_flight: dict[asyncio.Task[Reports], tuple[str, ...]] = {}
+        self._destroy: tuple[SandboxRef, ...] = ()
+
+    async def on(self, host: str, *, host_lost_after: timedelta) -> None:
+        """Play to the end, or to a fatal failure, on this host.
+
+        Raises:
+            asyncio.CancelledError: asked to cancel, or past the deadline.
+            HostLostError: the host does not answer.
+            FailureError: a segment could not be run at all.
+
+        Whatever it raises, everything has stopped, and what was reported before is kept.
+        """
+        self._host, self._host_lost_after = host, host_lost_after
+        try:
+            while self._start_ready():
+                await workflow.wait(list(self._in_flight), return_when=asyncio.FIRST_COMPLETED)
+                self._collect()
+                if workflow.cancellation_reason() is not None:
+                    # The engine may swallow a cancel that meets an activity's end.
+                    raise asyncio.CancelledError
+                await self._settle()
+        except (asyncio.CancelledError, HostLostError, FailureError):
+            await shielded(self._stop(list(self._in_flight)))
+            raise
+
+    def start_over(self) -> None:
+        """Forget what ran: its host is lost, and the sandboxes with it."""
+        ids = {report.step_id for report in self.reports}
+        self.reports, _ = drop(self.reports, ids)
+        self._destroy = ()
+        self.epoch += 1
+
+    def _start_ready(self) -> bool:
+        """Start what can start; False when nothing is under way."""
+        if not is_fatal(self._start.task, self.reports):
+            flying = [step_id for ids in self._in_flight.values() for step_id in ids]
+            ready = plan(self._start.task, self.reports, flying)
+            for step in ready.waits:
+                self._launch(self._wait(step), (step.id,))
+            if ready.segment is not None:
+                destroy, self._destroy = self._destroy, ()
+                self._launch(self._segment(ready.segment, destroy), ready.segment.ids)
+        return bool(self._in_flight)
+
+    def _launch(self, coroutine: Coroutine[Any, Any, Reports], ids: tuple[str, ...]) -> None:
+        self._in_flight[asyncio.create_task(coroutine)] = ids
+
+    def _collect(self, *, stopping: bool = False) -> None:
+        """Take the reports of what has ended.
+
+        Raises:
+            HostLostError, FailureError: a segment ended without reports, unless ``stopping``.
+        """
+        for task in [task for task in self._in_flight if task.done()]:
+            ids = self._in_flight.pop(task)
+            try:
+                self.reports += task.result()
+            except (FailureError, asyncio.CancelledError) as error:
+                self.reports += self._canceled(ids)
+                if stopping or is_cancelled_exception(error):
+                    continue
+                if is_host_lost(error):
+                    raise HostLostError from error
+                raise
+
+    async def _settle(self) -> None:
+        """After reports came in: stop what a fatal failure or a retry stops."""
+        task = self._start.task
+        if is_fatal(task, self.reports):
+            await self._stop(list(self._in_flight))
+            return
+        while retry := next_retry(task, self.reports):
+            await self._stop([t for t, ids in self._in_flight.items() if retry.span & {*ids}])
+            # What was only stopped with the span runs again, too.
+            self.reports, dropped = drop(self.reports, retry.span | stopped(self.reports))
+            self._destroy += dropped
+            self.epoch += 1
+
+    async def _stop(self, tasks: Sequence[asyncio.Task[Reports]]) -> None:
+        """Stop these, and wait until they are over. Their reports are kept."""
+        if not tasks:
+            return
+        # An interrupt reaches a running segment at once; the cancel, by heartbeat, keeps a segment
+        # whose worker died from running again.
+        ids = tuple(step_id for task in tasks for step_id in self._in_flight[task])
+        interrupt = asyncio.create_task(self._interrupt(ids))
+        for task in tasks:
+            task.cancel()
+        await workflow.wait([*tasks, interrupt])
+        self._collect(stopping=True)
+
+    async def _interrupt(self, ids: tuple[str, ...]) -> None:
+        try:
+            await workflow.execute_activity_method(
+                StepActivities.interrupt,
+                Interrupt(run_id=self._start.run_id, epoch=self.epoch, step_ids=ids),
+                **_calls.on(names.host_queue(self._host), _calls.INTERRUPT),
+            )
+        except FailureError as error:
+            workflow.logger.debug("interrupt not delivered: %s", error)
+
+    async def _segment(self, segment: Segment, destroy: tuple[SandboxRef, ...]) -> Reports:
+        order = RunSteps(
+            run_id=self._start.run_id,
+            task_id=self._start.task.id,
+            artifacts=self._start.task.artifacts,
+            seed=self._start.seed,
+            epoch=self.epoch,
+            segment=segment,
+            reports=tuple(report for report in self.reports if not report.retried),
+            destroy=destroy,
+            steps_total=len(self._start.task.steps),
+        )
+        done: StepsDone = await workflow.execute_activity_method(
+            StepActivities.run_steps,
+            order,
+            **_calls.on(
+                names.host_queue(self._host),
+                _calls.RUN_STEPS,
+                host_lost_after=self._host_lost_after,
+            ),
+        )
+        return done.reports
+
+    async def _wait(self, step: StepSpec) -> Reports:
+        report = StepReport(
+            step_id=step.id,
+            type=step.type,
+            epoch=self.epoch,
+            status=StepStatus.COMPLETED,
+            started_at=workflow.now(),
+        )
+        changes: dict[str, object] = {}
+        try:
+            await asyncio.sleep(wait_seconds(step, self._start.seed))
+        except asyncio.CancelledError:
+            changes = {"status": StepStatus.CANCELED}
+        except UserError as error:
+            changes = {
+                "status": StepStatus.FAILED,
+                "error_type": error_type(error),
+                "error": error_text(error),
+            }
+        return (report.model_copy(update={**changes, "finished_at": workflow.now()}),)
+
+    def _canceled(self, ids: tuple[str, ...]) -> Reports:
+        """Reports of steps whose activity ended without saying how."""
+        return tuple(
+            StepReport(
+                step_id=step_id,
+                type=self._start.task.step(step_id).type,
+                epoch=self.epoch,
+                status=StepStatus.CANCELED,
+            )
+            for step_id in ids
+        )

@@ -1,0 +1,205 @@
+"""One episode: list it, begin it, run its steps, tear down, record how it ended."""
+
+import asyncio
+from datetime import datetime
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError, FailureError
+
+with workflow.unsafe.imports_passed_through():
+    from activities.finish import FinishActivities
+    from activities.records import RecordActivities
+    from agent_env import names
+    from agent_env.outcome import Fault, Outcome
+    from agent_env.outcome import outcome as decided
+    from agent_env.results import EpisodeResult
+    from agent_env.specs import BeginRun, EpisodeStart, Finish, OpenRun, Placement
+    from agent_env.status import RunStatus
+    from workflows import _calls
+    from workflows._faults import fault_of, is_host_lost, root
+    from workflows._play import HostLostError, Play
+    from workflows._shield import shielded
+
+
+@workflow.defn(name=names.EPISODE)
+class EpisodeWorkflow:
+    """Runs one episode, whatever happens to the worker.
+
+    The outcome is decided once; then teardown and the row follow on every path, and the workflow
+    closes as the row does.
+    """
+
+    @workflow.init
+    def __init__(self, start: EpisodeStart) -> None:
+        self._start = start
+        self._play = Play(start)
+        self._created_at: datetime = workflow.now()
+        self._placement: Placement | None = None
+        self._refusal: ApplicationError | None = None
+        self._outcome: Outcome | None = None
+
+    @workflow.run
+    async def run(self, start: EpisodeStart) -> EpisodeResult:
+        """Play the episode.
+
+        Raises:
+            ApplicationError: it FAILED; its detail is the EpisodeResult. Or it could not be listed.
+            asyncio.CancelledError: it was CANCELED.
+        """
+        fault: Fault | None = None
+        try:
+            fault = await self._run()
+        except asyncio.CancelledError:
+            pass  # the reason is asked for below
+        except Exception as error:
+            fault = fault_of(error)
+        if self._refusal is not None:
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            raise self._refusal
+        self._outcome = decided(
+            start.task,
+            self._play.reports,
+            fault=fault,
+            cancellation=workflow.cancellation_reason(),
+        )
+        result = await shielded(self._finish(self._outcome))
+        self._placement = self._placement or Placement(host=None, finished=True)
+        await shielded(workflow.wait_condition(workflow.all_handlers_finished))
+        return _closed(result)
+
+    @workflow.update(name=names.LISTED)
+    async def listed(self) -> Placement:
+        """Answer once the row exists, or fail with what kept it from existing."""
+        await workflow.wait_condition(lambda: bool(self._placement or self._refusal))
+        if self._refusal is not None:
+            raise self._refusal
+        assert self._placement is not None
+        return self._placement
+
+    @workflow.update(name=names.OUTCOME)
+    async def outcome_known(self) -> Outcome:
+        """Answer as soon as the outcome is known, before teardown."""
+        await workflow.wait_condition(lambda: bool(self._outcome or self._refusal))
+        if self._refusal is not None:
+            raise self._refusal
+        assert self._outcome is not None
+        return self._outcome
+
+    async def _run(self) -> Fault | None:
+        """List it and play it. What ended it, other than its steps."""
+        if workflow.cancellation_reason() is not None:
+            return None  # canceled before the first task: `finish` lists it
+        await shielded(self._open())
+        if self._refusal is not None:
+            return None
+        try:
+            async with asyncio.timeout(self._start.deadline_s):
+                return await self._play_on_hosts()
+        except TimeoutError:
+            return Fault(
+                type="DeadlineExceeded",
+                message=f"the episode took longer than {self._start.deadline_s:g} s",
+            )
+
+    async def _play_on_hosts(self) -> Fault | None:
+        """Play on the host that took it; when that is lost, begin again on another."""
+        placement = self._listed_at()
+        losses = 0
+        while not placement.finished:
+            if placement.host is None:
+                self._placement = placement = await self._begin()
+            assert placement.host is not None
+            try:
+                await self._play.on(
+                    placement.host, host_lost_after=placement.policy.host_lost_after
+                )
+            except HostLostError:
+                losses += 1
+                if losses > placement.policy.max_host_losses:
+                    return Fault(
+                        type="HostLost", message=f"host {placement.host!r} stopped answering"
+                    )
+                self._play.start_over()
+                self._placement = placement = placement.model_copy(update={"host": None})
+            else:
+                return None
+        return None
+
+    async def _open(self) -> None:
+        """List the run. A refusal ends the workflow, unless a group has listed the run already."""
+        order = OpenRun(
+            start=self._start,
+            workflow_run_id=workflow.info().run_id,
+            namespace=workflow.info().namespace,
+            created_at=self._created_at,
+        )
+        try:
+            self._placement = await workflow.execute_local_activity_method(
+                RecordActivities.open, order, **_calls.OPEN
+            )
+        except FailureError as error:
+            cause = root(error)
+            if self._start.member_index is not None and not _is_conflict(cause):
+                self._placement = Placement(host=None)  # `begin` waits until the index is back
+                return
+            fault = fault_of(error)
+            self._refusal = ApplicationError(fault.message, type=fault.type, non_retryable=True)
+
+    async def _begin(self) -> Placement:
+        """Wait for a host with room to take it."""
+        return await workflow.execute_activity_method(
+            RecordActivities.begin,
+            BeginRun(run_id=self._start.run_id, epoch=self._play.epoch),
+            **_calls.on(
+                names.TASK_QUEUE,
+                _calls.BEGIN,
+                fair_to=self._start.run_group_id or self._start.run_id,
+            ),
+        )
+
+    async def _finish(self, ended: Outcome) -> EpisodeResult:
+        """Tear down, then write how it ended: on the host that has the sandboxes, else anywhere."""
+        order = Finish(
+            start=self._start,
+            workflow_run_id=workflow.info().run_id,
+            namespace=workflow.info().namespace,
+            created_at=self._created_at,
+            epoch=self._play.epoch,
+            outcome=ended,
+            reports=self._play.reports,
+        )
+        placement = self._placement
+        if placement is not None and placement.host is not None:
+            try:
+                return await workflow.execute_activity_method(
+                    FinishActivities.finish,
+                    order,
+                    **_calls.on(
+                        names.host_queue(placement.host),
+                        _calls.FINISH,
+                        host_lost_after=placement.policy.host_lost_after,
+                    ),
+                )
+            except FailureError as error:
+                if not is_host_lost(error):
+                    raise
+        return await workflow.execute_activity_method(
+            FinishActivities.finish, order, **_calls.on(names.CONTROL_QUEUE, _calls.FINISH)
+        )
+
+    def _listed_at(self) -> Placement:
+        assert self._placement is not None
+        return self._placement
+
+
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, ApplicationError) and error.type == "Conflict"
+
+
+def _closed(result: EpisodeResult) -> EpisodeResult:
+    """Close the workflow as the row is."""
+    if result.status is RunStatus.COMPLETED:
+        return result
+    if result.status is RunStatus.CANCELED:
+        raise asyncio.CancelledError(result.error or "")
+    raise ApplicationError(result.error or "", result, type=result.error_type, non_retryable=True)
