@@ -121,6 +121,8 @@ def _missing(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return f"there is no folder {folder}"
+    if path.is_symlink():
+        return "is a link that leads nowhere; mend it"
     near = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"there is no such file or folder{hint}"

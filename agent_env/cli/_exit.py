@@ -41,6 +41,10 @@ _KINDS = {
 }
 
 
+class OutputError(AgentEnvError):
+    """Whatever the output goes to does not take it."""
+
+
 class StoppedError(AgentEnvError):
     """The person at the keyboard stopped the command."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
+from agent_env.cli._exit import OutputError
 from agent_env.cli._session import Color, Format, TimeFormat
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ class Output:
         elif self.format is Format.JSONL:
             self._write(json.dumps(data, ensure_ascii=False))
         elif self.format is Format.TEXT and text is not None:
-            self._print(self.console, text())
+            with _written():
+                self._print(self.console, text())
 
     def items(
         self, items: Sequence[Mapping[str, object]], text: Lines, *, next: str | None = None
@@ -86,13 +89,15 @@ class Output:
     def say(self, line: Text | str) -> None:
         """Write a word on what is going on."""
         if self.format is not Format.NONE:
-            self._print(self.side_console, [line])
+            with suppress(OSError):  # what goes on is no less true when nobody can read it
+                self._print(self.side_console, [line])
 
     def complain(self, lines: Iterable[str]) -> None:
         """Write lines to stderr, whatever the format is."""
-        for line in lines:
-            sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+        with suppress(OSError):
+            for line in lines:
+                sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
 
     @cached_property
     def console(self) -> Console:
@@ -112,8 +117,14 @@ class Output:
     def _console(self, file: TextIO) -> Console:
         from rich.console import Console
 
+        class Plain(Console):
+            """Leaves it to the root of the command line that the reader has left."""
+
+            def on_broken_pipe(self) -> None:
+                raise BrokenPipeError
+
         never = self._color is Color.NEVER
-        return Console(
+        return Plain(
             file=file,
             color_system=None if never else "auto",
             force_terminal=True if self._color is Color.ALWAYS else None,
@@ -134,5 +145,17 @@ class Output:
         console.file.flush()
 
     def _write(self, line: str) -> None:
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        with _written():
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+
+@contextmanager
+def _written() -> Generator[None]:
+    """Say of a result that can't be written that it is this, and not what it was about."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"the output can't be written: {error.strerror}") from error

@@ -10,7 +10,7 @@ import click
 
 from agent_env._version import __version__
 from agent_env.cli._command import Entry, Group, global_options
-from agent_env.cli._exit import BROKEN_PIPE, failure_of
+from agent_env.cli._exit import BROKEN_PIPE, OutputError, failure_of
 from agent_env.cli._session import Format, Session
 
 _EVERYDAY = "Everyday"
@@ -92,23 +92,42 @@ def run_and_exit() -> NoReturn:
     under them (sdk-python#300). Everything is closed by now, so a process that used Temporal skips
     that.
     """
+    _complete_streams()
     code = main()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            # Nobody takes it, and Python would complain again when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if "temporalio" in sys.modules:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
-                stream.flush()
         os._exit(code)
     sys.exit(code)
 
 
+def _complete_streams() -> None:
+    """Give a process that was started without a standard stream an empty one.
+
+    Else the next file that is opened would take its number.
+    """
+    for fd, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest that is free
+            stream = os.fdopen(fd, mode, encoding="utf-8", closefd=False)
+            setattr(sys, name, stream)
+
+
 def _told(error: BaseException, session: Session) -> int:
     failure = failure_of(error)
+    lines = failure.lines(debug=session.debug)
     if session.format in (Format.JSON, Format.JSONL):
-        session.out.document(failure.document(session.run_id))
-        if session.debug:
-            session.out.complain(failure.trace.splitlines())
-    else:
-        session.out.complain(failure.lines(debug=session.debug))
+        # When stdout is what failed, there is stderr.
+        with contextlib.suppress(OutputError, BrokenPipeError):
+            session.out.document(failure.document(session.run_id))
+            lines = iter(failure.trace.splitlines() if session.debug else ())
+    session.out.complain(lines)
     return failure.exit_code
 
 

@@ -175,6 +175,16 @@ def test_a_missing_file_is_answered_with_near_names(tmp_path: Path) -> None:
     assert refused(tmp_path / "no/hello.json").endswith(f"there is no folder {tmp_path / 'no'}")
 
 
+def test_a_link_that_leads_nowhere_is_told_from_a_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    (tmp_path / "gone.json").symlink_to("nowhere.json")
+
+    for name in ("loop.json", "gone.json"):
+        assert (
+            refused(tmp_path / name) == f"{tmp_path / name}: is a link that leads nowhere; mend it"
+        )
+
+
 def test_a_folder_without_a_task_says_how_to_add_one(tmp_path: Path) -> None:
     assert "holds no task; add a task.json" in refused(tmp_path)
 

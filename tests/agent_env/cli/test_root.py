@@ -1,11 +1,13 @@
 """agent_env/cli/_root.py and _command.py."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -13,7 +15,8 @@ import pytest
 from agent_env.cli._command import Command, Group
 from agent_env.cli._root import root
 from agent_env.cli._session import Session
-from tests.agent_env.cli.stage import Cli, Said
+from agent_env.status import RunStatus
+from tests.agent_env.cli.stage import BOX, PASSES, Cli, Said, task_file
 
 HEAVY = ("temporalio", "sqlalchemy", "pydantic", "rich", "ruamel", "asyncio")
 
@@ -177,20 +180,50 @@ def test_the_option_nearest_to_the_end_wins(say: Callable[..., Said]) -> None:
     assert all(json.loads(line)["name"] for line in said.out.splitlines())
 
 
-def test_a_reader_that_leaves_is_no_error(cli: Cli) -> None:
+def in_shell(cli: Cli, command: str) -> Said:
+    """A line of a shell, in which ``episodes`` is this command line on this state folder."""
+    episodes = f"{shlex.quote(sys.executable)} -m agent_env.cli"
     done = subprocess.run(
-        f"{shlex.quote(sys.executable)} -m agent_env.cli config --json"
-        f" --state-dir {shlex.quote(str(cli.state_dir))} | true; exit ${{PIPESTATUS[0]}}",
+        command.replace("episodes", episodes),
         shell=True,
         executable="/bin/bash",
+        env={**os.environ, "EPISODES_STATE_DIR": str(cli.state_dir)},
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=60,
     )
+    return Said(done.returncode, done.stdout, done.stderr)
 
-    assert done.returncode == 141
-    assert done.stderr == ""
+
+@pytest.mark.parametrize("options", ["", "--json"])
+def test_a_reader_that_leaves_is_no_error(cli: Cli, options: str) -> None:
+    said = in_shell(cli, f"episodes config {options} | true; exit ${{PIPESTATUS[0]}}")
+
+    assert said.code == 141
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("command", ["config", "config --json", "show nobody --json"])
+def test_output_that_cannot_be_written_is_told_on_stderr(cli: Cli, command: str) -> None:
+    said = in_shell(cli, f"episodes {command} > /dev/full")
+
+    assert said.code == (3 if "nobody" in command else 70)
+    assert said.err.startswith("error: ")
+    assert said.err.count("\n") == 1
+    assert "nobody" in command or "the output can't be written: No space left" in said.err
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_a_stream_that_is_closed_or_full_keeps_no_episode_from_its_end(
+    cli: Cli, tmp_path: Path, closed: str
+) -> None:
+    task = task_file(tmp_path, "good", BOX, PASSES)
+
+    said = in_shell(cli, f"episodes run {shlex.quote(task)} --group grp-quiet {closed}")
+
+    assert said.code == 0, said.err
+    assert cli.read("grp-quiet-0000").status is RunStatus.COMPLETED
 
 
 def test_a_terminal_without_unicode_still_gets_its_result(cli: Cli) -> None:
