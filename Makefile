@@ -20,10 +20,10 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all check fix wheel replay soak docs bench lock clean
+.PHONY: help install run test test-all check fix wheel replay soak docs bench bench-recovery lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: .venv/.dev ## create .venv with everything to run, test and check
 
@@ -52,7 +52,7 @@ wheel: .venv/.dev ## build the wheel into dist/ and test what it installs
 replay: .venv/.dev ## replay the recorded histories against the workflows of today
 	@$(BIN)/pytest tests/workflows/test_replay.py
 
-soak: .venv/.dev ## the long tests
+soak: .venv/.dev ## 500 episodes while all they depend on is killed; SEED=N repeats one, EPISODES=N
 	@$(BIN)/pytest --timeout 0 tests/soak
 
 docs: .venv/.dev ## run the code blocks of the documentation
@@ -60,6 +60,9 @@ docs: .venv/.dev ## run the code blocks of the documentation
 
 bench: .venv/.dev ## measure episodes per second against a plain workflow
 	@$(BIN)/python -m benchmarks.episodes
+
+bench-recovery: .venv/.dev ## measure how soon all goes on after a kill, and how soon a cancel is done
+	@$(BIN)/python -m benchmarks.recovery
 
 lock: ## pin the newest versions that fit pyproject.toml, by hash; needs uv (or make UV=/path/to/uv)
 	$(COMPILE) --upgrade --group build -o requirements/run.txt

@@ -13,21 +13,28 @@ from agent_env.specs import RunSteps, StepProgress
 
 _HEARTBEATS_PER_S = 50
 """Most heartbeats a second of this process while nothing ends: each costs the server 1.3 ms."""
-_MAX_INTERVAL_S = 8.0
+_MAX_INTERVAL_S = 10.0
 """Longest time between two heartbeats, well under a segment's heartbeat timeout."""
 _MIN_INTERVAL_S = 0.5
 """Least time between two, and before the first: most segments are over before it is worth one. A
 dead worker costs at most this much of finished steps, and what the engine's own throttle adds."""
 
+_RETRY_S = 10.0
+"""Until a write that failed is tried again, with what is known by then."""
+
 
 class Progress:
-    """While entered, heartbeats the last word of a segment and writes it to the row."""
+    """While entered, heartbeats the last word of a segment and writes it to the row.
+
+    Attributes:
+        last: The last word.
+    """
 
     def __init__(self, order: RunSteps, index: RunIndex, segments_here: Callable[[], int]) -> None:
         self._order = order
         self._index = index
         self._segments_here = segments_here
-        self._last = StepProgress()
+        self.last = StepProgress()
         self._ended = asyncio.Event()
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -48,9 +55,9 @@ class Progress:
 
     def changed(self, progress: StepProgress) -> None:
         """Take the last word of the segment. Cheap, any rate."""
-        if len(progress.reports) > len(self._last.reports):
+        if len(progress.reports) > len(self.last.reports):
             self._ended.set()
-        self._last = progress
+        self.last = progress
         self._changed.set()
 
     async def _heartbeat(self) -> None:
@@ -61,14 +68,14 @@ class Progress:
                 async with asyncio.timeout(interval - _MIN_INTERVAL_S):
                     await self._ended.wait()
             self._ended.clear()
-            activity.heartbeat(self._last)
+            activity.heartbeat(self.last)
 
     async def _write(self) -> None:
         while True:
             await asyncio.sleep(_MIN_INTERVAL_S)
             await self._changed.wait()
             self._changed.clear()
-            last = self._last
+            last = self.last
             try:
                 await asyncio.to_thread(
                     self._index.record_steps,
@@ -79,4 +86,6 @@ class Progress:
                     current_step=last.running[0] if last.running else None,
                 )
             except RunIndexError as error:
-                activity.logger.warning("progress not recorded: %s", error)
+                activity.logger.warning("progress not recorded yet: %s", error)
+                self._changed.set()
+                await asyncio.sleep(_RETRY_S)

@@ -4,20 +4,15 @@ import asyncio
 import contextlib
 import hashlib
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
 
+from temporalio import activity
+
+from agent_env._abandoned import HeldAttempt
 from agent_env.specs import Interrupt
-
-
-class Attempt(NamedTuple):
-    """What it takes to fail an activity attempt by id from another process."""
-
-    workflow_id: str
-    workflow_run_id: str
-    activity_id: str
 
 
 class Segments:
@@ -32,6 +27,7 @@ class Segments:
         self._attempts = attempts
         attempts.mkdir(parents=True, exist_ok=True)
         self._running: dict[int, tuple[str, int, frozenset[str], asyncio.Event]] = {}
+        self._over: dict[int, asyncio.Event] = {}
         self._early: dict[str, list[Interrupt]] = {}
         self._next = 0
 
@@ -40,7 +36,7 @@ class Segments:
 
     @contextmanager
     def running(
-        self, run_id: str, epoch: int, step_ids: tuple[str, ...], attempt: Attempt
+        self, run_id: str, epoch: int, step_ids: tuple[str, ...], attempt: HeldAttempt
     ) -> Generator[asyncio.Event]:
         """Register a segment while it runs; the event is set when it is interrupted."""
         stop = asyncio.Event()
@@ -49,13 +45,23 @@ class Segments:
             stop.set()
         key, self._next = self._next, self._next + 1
         self._running[key] = (run_id, epoch, steps, stop)
+        self._over[key] = asyncio.Event()
+        try:
+            with self.held(attempt):
+                yield stop
+        finally:
+            del self._running[key]
+            self._over.pop(key).set()
+
+    @contextmanager
+    def held(self, attempt: HeldAttempt) -> Generator[None]:
+        """Note an attempt while it runs, for the worker that comes after this one."""
         note = self._attempts / hashlib.sha256("\0".join(attempt).encode()).hexdigest()
         note.write_text(json.dumps(attempt), encoding="utf-8")
         try:
-            yield stop
+            yield
         finally:
             note.unlink(missing_ok=True)
-            del self._running[key]
 
     def interrupt(self, order: Interrupt) -> None:
         """Stop matching segments, also one that has not arrived yet."""
@@ -71,15 +77,35 @@ class Segments:
             if running == run_id:
                 stop.set()
 
-    def abandoned(self) -> list[Attempt]:
-        """Take the attempts that a predecessor on this state folder left behind."""
-        found: list[Attempt] = []
-        for note in self._attempts.iterdir():
+    async def stopped(self, run_id: str, *, within: timedelta = timedelta(seconds=60)) -> None:
+        """Forget the run, and wait until nothing of it runs here any more, or for so long.
+
+        Only of a run whose workflow was ended from outside can there be something left.
+        """
+        self.forget(run_id)
+        left = [self._over[key] for key, found in self._running.items() if found[0] == run_id]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within.total_seconds()):
+                for over in left:
+                    await over.wait()
+
+    def abandoned(self) -> Iterator[HeldAttempt]:
+        """The attempts that a predecessor on this state folder left behind.
+
+        Each is noted until the next is asked for: a worker that dies before it has given one back
+        leaves it to its successor.
+        """
+        for note in [*self._attempts.iterdir()]:
             # One cut off while being written is left to its heartbeat timeout.
             with contextlib.suppress(ValueError, TypeError):
-                found.append(Attempt(*json.loads(note.read_text(encoding="utf-8"))))
+                yield HeldAttempt(*json.loads(note.read_text(encoding="utf-8")))
             note.unlink(missing_ok=True)
-        return found
+
+
+def this_attempt() -> HeldAttempt:
+    """The activity attempt that is running."""
+    info = activity.info()
+    return HeldAttempt(info.workflow_id or "", info.workflow_run_id or "", info.activity_id)
 
 
 def _hits(order: Interrupt, epoch: int, steps: frozenset[str]) -> bool:

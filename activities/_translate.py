@@ -1,11 +1,16 @@
 """Domain errors to Temporal's, in the one place that makes ``ApplicationError``."""
 
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from temporalio.exceptions import ApplicationError
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from agent_env.errors import AgentEnvError, error_text, error_type
+from agent_env.errors import AgentEnvError, ElsewhereError, error_text, error_type
+from agent_env.specs import StepProgress
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -18,8 +23,55 @@ def translating() -> Generator[None]:
     try:
         yield
     except AgentEnvError as error:
+        category = ApplicationErrorCategory.UNSPECIFIED
+        if error.retryable:
+            # In place of the SDK's own line, which is a stack trace at every try.
+            category = ApplicationErrorCategory.BENIGN
+            logger.warning("%s waits and is tried again: %s", _what(), error_text(error))
+        elif isinstance(error, ElsewhereError):
+            # Daily fare of two hosts: the workflow sends it on to the right one.
+            category = ApplicationErrorCategory.BENIGN
         raise ApplicationError(
-            error_text(error), type=error_type(error), non_retryable=not error.retryable
+            error_text(error),
+            type=error_type(error),
+            non_retryable=not error.retryable,
+            category=category,
         ) from None
+    except ApplicationError:
+        raise
     except Exception as error:
         raise ApplicationError(error_text(error), type=error_type(error)) from None
+
+
+def refuse_elsewhere(wanted: str | None, host: str) -> None:
+    """Refuse what did not come over a host's own queue and is meant for another host.
+
+    Raises:
+        ElsewhereError: it is.
+    """
+    if wanted not in (None, host):
+        raise ElsewhereError(f"meant for host {wanted!r}, came to {host!r}")
+
+
+def worker_stops(progress: StepProgress) -> ApplicationError:
+    """What a segment ends with when its worker does: another attempt goes on after ``progress``."""
+    return ApplicationError(
+        "its worker stops",
+        progress,
+        type="WorkerStops",
+        category=ApplicationErrorCategory.BENIGN,
+    )
+
+
+def not_handed_over() -> ApplicationError:
+    """What work ends with at once that is for the queue: its next attempt waits there."""
+    return ApplicationError(
+        "it is for the queue", type="ForTheQueue", category=ApplicationErrorCategory.BENIGN
+    )
+
+
+def _what() -> str:
+    """What is being done, by the last word of its wire name."""
+    if not activity.in_activity():
+        return "work"
+    return activity.info().activity_type.rpartition(".")[2]

@@ -1,21 +1,21 @@
 """Ends an episode: tear down all it owns, then write how it ended."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from temporalio import activity
 
 from activities._heartbeat import heartbeating
-from activities._segments import Segments
-from activities._translate import translating
-from activities.records import new_run
+from activities._segments import Segments, this_attempt
+from activities._translate import refuse_elsewhere, translating
 from agent_env import names
-from agent_env.results import EpisodeResult
-from agent_env.runs import Finished, RunIndex
+from agent_env.results import EpisodeResult, SandboxRef, StepReport
+from agent_env.runs import Ended, Finished, RunIndex, new_run
 from agent_env.sandboxes import Providers
-from agent_env.specs import Finish
+from agent_env.specs import Finish, Repair, Repaired
 from agent_env.steps.runner import SegmentRunner
+from agent_env.task import sandbox_types
 
 
 class FinishActivities:
@@ -28,24 +28,25 @@ class FinishActivities:
         segments: Segments,
         runner: SegmentRunner,
         *,
+        host: str,
         now: Callable[[], datetime],
     ) -> None:
         self._index = index
         self._providers = providers
         self._segments = segments
         self._runner = runner
+        self._host = host
         self._now = now
 
     @activity.defn(name=names.FINISH)
     async def finish(self, order: Finish) -> EpisodeResult:
         """Tear down by owner, then the terminal row. Answers with the row as it now is."""
+        run_id = order.start.run_id
         async with heartbeating():
-            with translating():
-                self._segments.forget(order.start.run_id)
-                still_up = await self._providers.destroy_owned(
-                    order.start.run_id, types=_sandbox_types(order)
-                )
-                await asyncio.to_thread(self._runner.clean, order.start.run_id)
+            with translating(), self._segments.held(this_attempt()):
+                refuse_elsewhere(order.host, self._host)
+                types = sandbox_types(order.start.task) | _used(order.reports)
+                still_up = await self._torn_down(run_id, types)
                 finished = Finished(
                     run=new_run(
                         order.start,
@@ -56,7 +57,7 @@ class FinishActivities:
                     epoch=order.epoch,
                     outcome=order.outcome,
                     reports=order.reports,
-                    still_up=tuple(still_up),
+                    still_up=still_up,
                 )
                 row, moved = await asyncio.to_thread(
                     self._index.finish_run, finished, at=self._now()
@@ -65,9 +66,36 @@ class FinishActivities:
             activity.logger.info("already ended as %s", row.status, extra={"run_id": row.run_id})
         return row.result()
 
+    @activity.defn(name=names.REPAIR)
+    async def repair(self, order: Repair) -> Repaired:
+        """End a run whose workflow is over: stop what of it runs here, tear down, then the row."""
+        async with heartbeating():
+            with translating():
+                steps = await asyncio.to_thread(self._index.steps, order.run_id)
+                still_up = await self._torn_down(
+                    order.run_id, {*order.sandbox_types, *_used(steps)}
+                )
+                ended = Ended(
+                    run_id=order.run_id,
+                    workflow_run_id=order.workflow_run_id,
+                    outcome=order.outcome,
+                    is_own=order.is_own,
+                    reward_step=order.reward_step,
+                    still_up=still_up,
+                )
+                row, moved = await asyncio.to_thread(self._index.end_run, ended, at=self._now())
+        detail = f"{row.status} {row.error or ''}".rstrip()
+        activity.logger.info("ended from outside: %s", detail, extra={"run_id": row.run_id})
+        return Repaired(target=order.run_id, changed=moved, detail=detail)
 
-def _sandbox_types(order: Finish) -> set[str]:
-    """Providers the episode may have used, also in a step whose worker was killed."""
-    asked = [step.params.get("sandbox_type") for step in order.start.task.steps]
-    used = {ref.type for report in order.reports for ref in report.sandboxes}
-    return used | {type for type in asked if isinstance(type, str)}
+    async def _torn_down(self, run_id: str, types: set[str]) -> tuple[SandboxRef, ...]:
+        """Stop and remove everything of the run that this host can reach; what is still up."""
+        await self._segments.stopped(run_id)
+        still_up = await self._providers.destroy_owned(run_id, types=types)
+        await self._runner.clean(run_id)
+        return tuple(still_up)
+
+
+def _used(reports: Sequence[StepReport]) -> set[str]:
+    """Providers that steps have used."""
+    return {ref.type for report in reports for ref in report.sandboxes}

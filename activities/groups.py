@@ -6,10 +6,9 @@ from datetime import datetime
 from temporalio import activity
 
 from activities._translate import translating
-from activities.records import new_run
 from agent_env import ids, names
 from agent_env.results import GroupResult
-from agent_env.runs import GroupRecord, RunIndex
+from agent_env.runs import GroupRecord, RunIndex, new_run
 from agent_env.scores import group_figures
 from agent_env.specs import CancelMembers, EpisodeStart, OpenGroup
 from agent_env.status import RunStatus

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from temporalio import activity
 
-from activities._translate import translating
+from activities._translate import not_handed_over, translating
 from agent_env import names
 from agent_env.errors import UnavailableError
-from agent_env.runs import NewRun, RunIndex, RunRecord
-from agent_env.specs import BeginRun, EpisodeStart, OpenRun, Placement, Policy
+from agent_env.runs import RunIndex, RunRecord, new_run
+from agent_env.specs import BeginRun, OpenRun, Placement, Policy
 from agent_env.status import RunStatus
 
 
@@ -41,9 +41,10 @@ class RecordActivities:
             created_at=order.created_at,
         )
         with translating():
-            return self._placement(
-                self._index.open_run(run, host=self._host, room=self._room, at=self._now())
-            )
+            # The server's time, and now: nobody can say yet whether this host's clock is right.
+            at = order.created_at
+            row = self._index.open_run(run, host=self._host, room=self._room, at=at)
+            return self._placement(row).model_copy(update={"eager": row.host == self._host})
 
     @activity.defn(name=names.BEGIN)
     def begin(self, order: BeginRun) -> Placement:
@@ -54,8 +55,15 @@ class RecordActivities:
                 order.run_id, host=self._host, room=self._room, epoch=order.epoch, at=self._now()
             )
             if taken is None:
-                raise UnavailableError(f"host {self._host!r} is full; another attempt follows")
+                raise UnavailableError(
+                    f"host {self._host!r} is full, or {order.run_id!r} is being canceled"
+                )
             return self._placement(taken)
+
+    @activity.defn(name=names.BEGIN)
+    def queue(self, order: BeginRun) -> Placement:
+        """Begin, handed over with a workflow task: leave it to whichever host has room."""
+        raise not_handed_over()
 
     def _placement(self, run: RunRecord) -> Placement:
         return Placement(
@@ -63,23 +71,3 @@ class RecordActivities:
             policy=self._policy,
             finished=run.status.is_finished,
         )
-
-
-def new_run(
-    start: EpisodeStart, *, workflow_run_id: str | None, namespace: str, created_at: datetime
-) -> NewRun:
-    """The row of an episode as it is listed."""
-    return NewRun(
-        run_id=start.run_id,
-        task_id=start.task.id,
-        task_version=start.task.version,
-        steps_total=len(start.task.steps),
-        created_at=created_at,
-        namespace=namespace,
-        workflow_run_id=workflow_run_id,
-        instance_id=start.instance_id,
-        run_group_id=start.run_group_id,
-        member_index=start.member_index,
-        seed=start.seed,
-        tags=start.tags,
-    )

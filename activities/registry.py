@@ -1,12 +1,15 @@
 """Builds the activities of a worker, by the task queue that serves them."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+
+from temporalio.client import Client
 
 from activities._segments import Segments
 from activities.finish import FinishActivities
 from activities.groups import GroupActivities
+from activities.reconcile import ReconcileActivities
 from activities.records import RecordActivities
 from activities.steps import StepActivities
 from agent_env.runs import RunIndex
@@ -22,17 +25,22 @@ class ActivityTable(NamedTuple):
 
     local: Activities
     """Beside the workflows, as local activities."""
+    eager: Activities
+    """Beside the workflows, with the answer to a workflow task."""
     begin: Activities
     """On the shared queue, each attempt only when there is room."""
     host: Activities
     """On the host's own queue."""
     control: Activities
     """On the queue that any worker serves at any time."""
+    reconcile: Activities
+    """On the queue of the reconciler's looks."""
     segments: Segments
 
 
 def build_activities(
     *,
+    client: Client,
     index: RunIndex,
     providers: Providers,
     runner: SegmentRunner,
@@ -40,17 +48,23 @@ def build_activities(
     host: str,
     max_episodes: int,
     policy: Policy,
+    reconcile_every: timedelta,
     now: Callable[[], datetime],
 ) -> ActivityTable:
     """Every activity, with its collaborators."""
     records = RecordActivities(index, host=host, max_episodes=max_episodes, policy=policy, now=now)
     groups = GroupActivities(index, now=now)
-    steps = StepActivities(runner, segments, index)
-    finish = FinishActivities(index, providers, segments, runner, now=now)
+    steps = StepActivities(runner, segments, index, host=host)
+    finish = FinishActivities(index, providers, segments, runner, host=host, now=now)
+    reconcile = ReconcileActivities(
+        client, index, every=reconcile_every, host_lost_after=policy.host_lost_after, now=now
+    )
     return ActivityTable(
         local=[records.open, groups.open],
+        eager=[records.queue, steps.run_steps, finish.finish],
         begin=[records.begin],
-        host=[steps.run_steps, steps.interrupt, finish.finish],
-        control=[finish.finish, groups.cancel, groups.members],
+        host=[steps.run_steps, steps.interrupt, finish.finish, finish.repair],
+        control=[finish.finish, finish.repair, groups.cancel, groups.members],
+        reconcile=[reconcile.reconcile],
         segments=segments,
     )

@@ -5,8 +5,8 @@ import asyncio
 from temporalio import activity
 
 from activities._progress import Progress
-from activities._segments import Attempt, Segments
-from activities._translate import translating
+from activities._segments import Segments, this_attempt
+from activities._translate import refuse_elsewhere, translating, worker_stops
 from agent_env import names
 from agent_env.runs import RunIndex
 from agent_env.specs import Interrupt, RunSteps, StepProgress, StepsDone
@@ -16,21 +16,24 @@ from agent_env.steps.runner import SegmentRunner
 class StepActivities:
     """Steps on this host. A later attempt goes on after the last report that was heartbeat."""
 
-    def __init__(self, runner: SegmentRunner, segments: Segments, index: RunIndex) -> None:
+    def __init__(
+        self, runner: SegmentRunner, segments: Segments, index: RunIndex, *, host: str
+    ) -> None:
         self._runner = runner
         self._segments = segments
         self._index = index
+        self._host = host
 
     @activity.defn(name=names.RUN_STEPS)
     async def run_steps(self, order: RunSteps) -> StepsDone:
         """Run the segment; how each step ended is in its report, never an exception."""
-        info = activity.info()
-        attempt = Attempt(info.workflow_id or "", info.workflow_run_id or "", info.activity_id)
-        earlier = _earlier(info)
+        earlier = _earlier(activity.info()) or order.earlier
+        with translating():
+            refuse_elsewhere(order.host, self._host)
         with (
             translating(),
             self._segments.running(
-                order.run_id, order.epoch, order.segment.ids, attempt
+                order.run_id, order.epoch, order.segment.ids, this_attempt()
             ) as interrupted,
         ):
             async with Progress(order, self._index, lambda: len(self._segments)) as progress:
@@ -48,7 +51,9 @@ class StepActivities:
                         return await running
                     running.cancel()  # this worker stops, or the attempt is not ours any more
                     await asyncio.wait([running])
-                    raise
+                    # The engine keeps no details of a failure that it tries again itself.
+                    activity.heartbeat(progress.last)
+                    raise worker_stops(progress.last) from None
 
     @activity.defn(name=names.INTERRUPT)
     async def interrupt(self, order: Interrupt) -> None:

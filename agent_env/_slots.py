@@ -1,6 +1,8 @@
 """A slot for ``begin`` only while this host has room, so that queued episodes stay on the queue."""
 
 import asyncio
+import logging
+import time
 
 from temporalio.worker import (
     CustomSlotSupplier,
@@ -17,6 +19,9 @@ from agent_env.runs import RunIndex
 
 _POLL_S = 0.25
 """How soon a place that became free is noticed."""
+_WARN_EVERY_S = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 class RoomSlots(CustomSlotSupplier):
@@ -30,6 +35,7 @@ class RoomSlots(CustomSlotSupplier):
         self._host = host
         self._room = room
         self._held = 0
+        self._quiet_until = 0.0
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
         """Wait for room."""
@@ -52,9 +58,55 @@ class RoomSlots(CustomSlotSupplier):
     async def _has_room(self) -> bool:
         try:
             running = await asyncio.to_thread(self._index.count_running, self._host)
-        except RunIndexError:
-            return False  # the index is down: nothing can begin
+        except RunIndexError as error:
+            if time.monotonic() >= self._quiet_until:
+                self._quiet_until = time.monotonic() + _WARN_EVERY_S
+                logger.warning("no episode can begin here: %s", error)
+            return False
         return running + self._held < self._room
+
+
+class EagerSlots(CustomSlotSupplier):
+    """Slots for what comes with the answer to a workflow task, and none for polling.
+
+    The worker of the workflows is given activities of its own host that way; what waits on the
+    shared queue is for the worker that begins episodes.
+
+    Args:
+        most: How many activities may run so at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
+        """Never."""
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
+        """A slot for an eager activity, if one is left."""
+        if self._left <= 0:
+            return None
+        self._left -= 1
+        return SlotPermit()
+
+    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
+        """Nothing to note."""
+
+    def release_slot(self, ctx: SlotReleaseContext) -> None:
+        """The activity is over, or none came."""
+        self._left += 1
+
+
+def eager_tuner(most: int) -> WorkerTuner:
+    """The suppliers of the worker that runs the workflows."""
+    return WorkerTuner.create_composite(
+        workflow_supplier=FixedSizeSlotSupplier(100),
+        activity_supplier=EagerSlots(most),
+        local_activity_supplier=FixedSizeSlotSupplier(100),
+        nexus_supplier=FixedSizeSlotSupplier(1),
+    )
 
 
 def room_tuner(slots: RoomSlots) -> WorkerTuner:

@@ -62,6 +62,10 @@ class Settings(EdgeModel):
     """How long a canceled step may take to stop before it is abandoned, in seconds."""
     graceful_shutdown_s: float = Field(default=10, ge=0)
     """How long steps may go on when a worker is asked to stop, in seconds."""
+    reconcile_every_s: float = Field(default=30, gt=0)
+    """How often live runs are compared with Temporal, in seconds."""
+    janitor_every_s: float = Field(default=60, gt=0)
+    """How often a worker destroys what ended or lost episodes left behind, in seconds."""
 
     @property
     def database_url(self) -> str:

@@ -9,11 +9,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+)
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from agent_env import names
+from agent_env._unlisted import list_unlisted
+from agent_env.errors import RunNotFoundError
 from agent_env.outcome import Outcome
 from agent_env.results import EpisodeResult
 from agent_env.runs import CancelAnswer, RunIndex, RunRecord
@@ -85,9 +92,14 @@ class Episode:
     """One episode, started or found again by its id. Holds nothing: drop it, attach anew."""
 
     def __init__(
-        self, run_id: str, handle: WorkflowHandle[object, EpisodeResult], index: RunIndex
+        self,
+        run_id: str,
+        handle: WorkflowHandle[object, EpisodeResult],
+        index: RunIndex,
+        client: Client,
     ) -> None:
         self.run_id = run_id
+        self._client = client
         self._handle = handle
         self._index = index
 
@@ -130,6 +142,8 @@ class Episode:
     async def cancel(self, reason: str = "", *, by: str | None = None) -> CancelAnswer:
         """Ask the episode to stop; it ends CANCELED after teardown. Returns without waiting.
 
+        One that waits in Temporal for the first worker is listed, so that the request is kept.
+
         Args:
             reason: Kept, and shown wherever the run is.
             by: Who asks; None means the user of this process.
@@ -140,13 +154,13 @@ class Episode:
         Raises:
             RunNotFoundError: there is no such run.
         """
-        answer = await asyncio.to_thread(
-            self._index.request_cancel,
-            self.run_id,
-            by=by or getpass.getuser(),
-            reason=reason,
-            at=_now(),
-        )
+        by = by or getpass.getuser()
+        try:
+            answer = await self._requested(by, reason)
+        except RunNotFoundError:
+            if not await list_unlisted(self._client, self._index, self.run_id, at=_now()):
+                raise
+            answer = await self._requested(by, reason)
         if answer.state is not CancelState.FINISHED:
             # Also when it was asked before: whoever asked may have died before reaching Temporal.
             try:
@@ -155,6 +169,12 @@ class Episode:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
         return answer
+
+    async def _requested(self, by: str, reason: str) -> CancelAnswer:
+        """Record the request."""
+        return await asyncio.to_thread(
+            self._index.request_cancel, self.run_id, by=by, reason=reason, at=_now()
+        )
 
     async def _outcome(self) -> EpisodeResult | None:
         """The outcome before teardown; None when the workflow has closed already."""

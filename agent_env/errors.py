@@ -11,6 +11,7 @@
     │   ├── MoveRefusedError          a finished run does not move
     │   └── IndexUnavailableError     retried
     ├── UnavailableError              Temporal or a dependency does not answer; retried
+    ├── ElsewhereError                work for another host came here
     └── EpisodeError                  recorded on the run; one type for each boundary
         ├── SandboxError
         │   ├── SandboxUnavailableError   retried
@@ -127,6 +128,10 @@ class UnavailableError(AgentEnvError):
 
     exit_code = 5
     retryable = True
+
+
+class ElsewhereError(AgentEnvError):
+    """Work that is meant for another host came to this one."""
 
 
 class EpisodeError(AgentEnvError):

@@ -5,6 +5,7 @@ Recorded histories carry these names, so code may move and names may not.
 
 EPISODE = "agent_env.Episode"
 ROLLOUT_GROUP = "agent_env.RolloutGroup"
+RECONCILER = "agent_env.Reconcile"
 
 OPEN = "agent_env.open"
 BEGIN = "agent_env.begin"
@@ -14,6 +15,8 @@ FINISH = "agent_env.finish"
 OPEN_GROUP = "agent_env.open_group"
 CANCEL_GROUP = "agent_env.cancel_group"
 GROUP_MEMBERS = "agent_env.group_members"
+RECONCILE = "agent_env.reconcile"
+REPAIR = "agent_env.repair"
 
 LISTED = "agent_env.listed"
 """Update: answers once the row exists, or fails with what kept it from existing."""
@@ -25,6 +28,11 @@ TASK_QUEUE = "episodes"
 
 CONTROL_QUEUE = "episodes-control"
 """What any worker can do at any time: the end of an episode without a host, groups' records."""
+
+RECONCILE_QUEUE = "episodes-reconcile"
+"""Looks of the reconciler: nothing else may keep them waiting."""
+RECONCILER_ID = "episodes-reconcile"
+"""Id of the workflow that reconciles a namespace: one however many workers there are."""
 
 
 def host_queue(host: str) -> str:

@@ -65,8 +65,13 @@ def outcome(
 
 def reward(task: Task, scores: Mapping[str, float | None]) -> float | None:
     """The score of the step that the task names, else the only score; None is unscored, never 0."""
-    if task.reward is not None:
-        return scores.get(task.reward)
+    return reward_of(task.reward, scores)
+
+
+def reward_of(step_id: str | None, scores: Mapping[str, float | None]) -> float | None:
+    """The same by the step that is named, if one is."""
+    if step_id is not None:
+        return scores.get(step_id)
     found = [score for score in scores.values() if score is not None]
     return found[0] if len(found) == 1 else None
 

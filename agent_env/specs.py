@@ -78,6 +78,9 @@ class Placement(WireModel):
     policy: Policy = Policy()
     finished: bool = False
     """The row had ended already: nothing may start."""
+    eager: bool = False
+    """The worker that runs the workflow took it: work can reach it with the answer to a workflow
+    task, without a queue."""
 
 
 class BeginRun(WireModel):
@@ -85,6 +88,16 @@ class BeginRun(WireModel):
 
     run_id: str
     epoch: int
+
+
+class StepProgress(WireModel):
+    """What ``run_steps`` heartbeats: a later attempt goes on after the reports in it."""
+
+    reports: tuple[StepReport, ...] = ()
+    running: tuple[str, ...] = ()
+    """Steps under way, by id: a later attempt knows which were cut off."""
+    detail: JsonValue = None
+    """What the current step says of itself."""
 
 
 class RunSteps(WireModel):
@@ -102,6 +115,10 @@ class RunSteps(WireModel):
     destroy: tuple[SandboxRef, ...] = ()
     """Sandboxes of a span that is being retried: gone before the first step starts."""
     steps_total: int
+    host: str | None = None
+    """Who is meant, when it did not come over the host's own queue."""
+    earlier: StepProgress | None = None
+    """How far an attempt that came without a queue got."""
 
 
 class StepsDone(WireModel):
@@ -130,6 +147,8 @@ class Finish(WireModel):
     outcome: Outcome
     reports: tuple[StepReport, ...]
     """All of them, retried ones included, in order."""
+    host: str | None = None
+    """Who is meant, when it did not come over the host's own queue."""
 
 
 class OpenGroup(WireModel):
@@ -147,11 +166,64 @@ class CancelMembers(WireModel):
     reason: str
 
 
-class StepProgress(WireModel):
-    """What ``run_steps`` heartbeats: a later attempt goes on after the reports in it."""
+class Reconcile(WireModel):
+    """Argument of the workflow ``agent_env.Reconcile``, and of each of its looks."""
 
-    reports: tuple[StepReport, ...] = ()
-    running: tuple[str, ...] = ()
-    """Steps under way, by id: a later attempt knows which were cut off."""
-    detail: JsonValue = None
-    """What the current step says of itself."""
+    once: bool = False
+    """Look one time and answer what was repaired, instead of watching for ever."""
+    under_way: tuple[str, ...] = ()
+    """Runs and groups that are being repaired: left alone."""
+
+
+class Repair(WireModel):
+    """Argument of ``repair``: end a run whose workflow is over while its row is live."""
+
+    run_id: str
+    workflow_run_id: str | None
+    """Of the row when it was looked at: one that has got another since is left alone."""
+    host: str | None
+    """Where its sandboxes may be."""
+    outcome: Outcome
+    is_own: bool = False
+    """The workflow's own word, reward and scores included. Else those of the recorded steps stand.
+    """
+    reward_step: str | None = None
+    """The step that the task names as its reward."""
+    sandbox_types: tuple[str, ...] = ()
+    """Providers the run may have used."""
+
+
+class Repaired(WireModel):
+    """What was done about one disagreement."""
+
+    target: str
+    """A run or a group, by id."""
+    changed: bool
+    """False when somebody else was faster, or it could not be repaired."""
+    detail: str
+    agrees: bool = True
+    """False when it could not be repaired: the next look finds it again."""
+
+
+class Findings(WireModel):
+    """Answer of a look: what to repair, and what the look has repaired itself."""
+
+    repairs: tuple[Repair, ...] = ()
+    groups: tuple[CancelMembers, ...] = ()
+    """Groups that are over and have members that will never start."""
+    done: tuple[Repaired, ...] = ()
+    more: bool = False
+    """There was more than one look may answer: look again."""
+    host_lost_after: timedelta = timedelta(seconds=60)
+    """How long a host may not answer before another one ends its runs."""
+
+
+class Reconciled(WireModel):
+    """Result of a reconciliation by hand."""
+
+    repaired: tuple[Repaired, ...] = ()
+    """Of the first 500; texts are cut."""
+    count: int = 0
+    """All of them."""
+    more: bool = False
+    """There is more to repair than one reconciliation does."""

@@ -173,6 +173,12 @@ def descendants(task: Task, step_id: str) -> frozenset[str]:
     return frozenset(found - {step_id})
 
 
+def sandbox_types(task: Task) -> set[str]:
+    """Providers that the task's steps name, whether they get to run or not."""
+    asked = (step.params.get("sandbox_type") for step in task.steps)
+    return {type for type in asked if isinstance(type, str)}
+
+
 def _dag_problems(task: Task) -> Iterator[Problem]:
     if not task.steps:
         yield Problem("steps", "a task has at least one step; add one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,11 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.exceptions import (
+    ApplicationError,
+    TerminatedError,
+    WorkflowAlreadyStartedError,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from agent_env import ids, names
@@ -120,7 +124,7 @@ class Trainer:
             ConflictError: a run with this id exists; the message says which. Nothing was started.
             InvalidSpecError: an id can't be used, or an artifact's folder is not there.
             IndexUnavailableError: the row could not be written. No episode was left behind.
-            UnavailableError: Temporal does not answer.
+            UnavailableError: Temporal does not answer, or somebody terminated the episode there.
         """
         now = datetime.now(UTC)
         run_id = _checked("run_id", run_id or ids.run_id(now, secrets.randbits(30)))
@@ -191,7 +195,7 @@ class Trainer:
     def attach(self, run_id: str) -> Episode:
         """An episode by its id, from any process. Nothing is asked until it is used."""
         handle = self.client.get_workflow_handle(run_id, result_type=EpisodeResult)
-        return Episode(run_id, handle, self.index)
+        return Episode(run_id, handle, self.index, self.client)
 
     def attach_group(self, run_group_id: str) -> RolloutGroup:
         """A group by its id, from any process; also one that only single episodes name."""
@@ -280,6 +284,21 @@ class Trainer:
         except WorkflowFailureError as failure:
             if isinstance(failure.cause, ApplicationError) and not failure.cause.details:
                 raise _refusal(failure.cause) from None
+            if isinstance(failure.cause, TerminatedError) and not await self._is_listed(handle.id):
+                raise UnavailableError(
+                    f"{handle.id!r} was terminated in Temporal before a worker could list it: "
+                    f"{failure.cause.message}; start it again under another id"
+                ) from None
+
+    async def _is_listed(self, workflow_id: str) -> bool:
+        """Whether there is a run or a group of this id."""
+        with suppress(RunNotFoundError):
+            await asyncio.to_thread(self.index.get, workflow_id)
+            return True
+        with suppress(RunNotFoundError):
+            await asyncio.to_thread(self.index.group, workflow_id)
+            return True
+        return False
 
     async def _was_never_listed(self, workflow_id: str) -> bool:
         """Whether the closed workflow of this id is one that could not be listed: no run has it."""

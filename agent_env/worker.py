@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -12,27 +11,29 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from temporalio.client import Client
-from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
+from temporalio.service import ServiceClient
 from temporalio.worker import Worker
 
 from agent_env import names
+from agent_env._abandoned import fail_abandoned
+from agent_env._clock import ServerClock
 from agent_env._connect import open_index, settled
+from agent_env._keep_reconciler import reconciler_kept
 from agent_env._layout import conflicts, use_worker_code
-from agent_env._slots import RoomSlots, room_tuner
+from agent_env._slots import RoomSlots, eager_tuner, room_tuner
 from agent_env.artifacts import ArtifactStore
 from agent_env.config import Settings, host_id
-from agent_env.errors import ConflictError
+from agent_env.errors import ConflictError, UnavailableError
+from agent_env.janitor import Janitor, asking
 from agent_env.runs import RunIndex
 from agent_env.sandboxes import Providers
 from agent_env.specs import Policy
 from agent_env.steps import Steps
 from agent_env.steps.runner import SegmentRunner
+from agent_env.steps.work_folders import WorkFolders
 
 if TYPE_CHECKING:
     from activities._segments import Segments
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ async def serving(client: Client, services: Services) -> AsyncGenerator[None]:
 
     Raises:
         ConflictError: another installed package provides ``workflows`` or ``activities``.
+        UnavailableError: Temporal does not answer any more.
     """
     if found := conflicts():
         raise ConflictError("; ".join(found))
@@ -94,32 +96,70 @@ async def serving(client: Client, services: Services) -> AsyncGenerator[None]:
 
     settings = services.settings
     segments = Segments(settings.state_dir / "attempts")
-    await _fail_abandoned(client, segments)
+    await fail_abandoned(client, segments.abandoned())
     async with AsyncExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(128, thread_name_prefix="activities"))
-        for worker in _workers(client, services, segments, threads):
-            await stack.enter_async_context(worker)
+        beginner = await _another(client)
+        workers = _workers(client, beginner, services, segments, threads)
+        await stack.enter_async_context(_polling(workers))
+        await stack.enter_async_context(reconciler_kept(client))
+        # Last in, so first out: it stops before the steps drain.
+        await stack.enter_async_context(_janitor(client, services).running())
         yield
     await settled()
 
 
+@asynccontextmanager
+async def _polling(workers: Sequence[Worker]) -> AsyncGenerator[None]:
+    """Run workers, which all stop at once: one that goes on takes up what another gives back."""
+    async with AsyncExitStack() as stack:
+        for worker in workers:
+            await stack.enter_async_context(worker)
+        try:
+            yield
+        finally:
+            await asyncio.gather(*(worker.shutdown() for worker in workers))
+
+
+async def _another(client: Client) -> Client:
+    """A second connection: one can't have two workers with activities on one queue.
+
+    Raises:
+        UnavailableError: the server has gone since the first.
+    """
+    config, service = client.config(), client.service_client.config
+    try:
+        config["service_client"] = await ServiceClient.connect(service)
+    except RuntimeError as error:
+        raise UnavailableError(
+            f"Temporal at {service.target_host} does not answer: {error}"
+        ) from error
+    return Client(**config)
+
+
 def _workers(
-    client: Client, services: Services, segments: Segments, threads: ThreadPoolExecutor
+    client: Client,
+    beginner: Client,
+    services: Services,
+    segments: Segments,
+    threads: ThreadPoolExecutor,
 ) -> list[Worker]:
-    """Four pollers, in the order they start: the queue of new workflows comes last."""
+    """Five pollers, in the order they start: the queue of new workflows comes last."""
     from activities.registry import build_activities
     from workflows.registry import WORKFLOWS
 
     settings, host = services.settings, services.host
+    clock = ServerClock(utc_now)
     runner = SegmentRunner(
         steps=services.steps,
         providers=services.providers,
         store=services.store,
         work_root=settings.state_dir / "work",
         cancel_grace=timedelta(seconds=settings.cancel_grace_s),
-        now=utc_now,
+        now=clock.now,
     )
     table = build_activities(
+        client=client,
         index=services.index,
         providers=services.providers,
         runner=runner,
@@ -127,8 +167,11 @@ def _workers(
         host=host,
         max_episodes=settings.max_episodes,
         policy=Policy(host_lost_after=timedelta(seconds=settings.host_lost_after_s)),
-        now=utc_now,
+        reconcile_every=timedelta(seconds=settings.reconcile_every_s),
+        now=clock.now,
     )
+    # Room is counted in the index; this must never be what an episode waits for.
+    most_activities = 10 * settings.max_episodes + 100
     graceful = timedelta(seconds=settings.graceful_shutdown_s)
     slots = RoomSlots(services.index, host=host, room=settings.max_episodes)
     return [
@@ -136,22 +179,34 @@ def _workers(
             client,
             task_queue=names.host_queue(host),
             activities=table.host,
-            # Room is counted in the index; this must never be what an episode waits for.
-            max_concurrent_activities=10 * settings.max_episodes + 100,
+            interceptors=[clock],
+            max_concurrent_activities=most_activities,
             max_heartbeat_throttle_interval=timedelta(seconds=1),
+            graceful_shutdown_timeout=graceful,
+        ),
+        Worker(
+            client,
+            task_queue=names.RECONCILE_QUEUE,
+            activities=table.reconcile,
+            # One watches; the others are for looks by hand.
+            max_concurrent_activities=8,
+            max_concurrent_activity_task_polls=1,
+            # Time to answer that it stops; it takes none of it.
             graceful_shutdown_timeout=graceful,
         ),
         Worker(
             client,
             task_queue=names.CONTROL_QUEUE,
             activities=table.control,
+            interceptors=[clock],
             activity_executor=threads,
             graceful_shutdown_timeout=graceful,
         ),
         Worker(
-            client,
+            beginner,
             task_queue=names.TASK_QUEUE,
             activities=table.begin,
+            interceptors=[clock],
             activity_executor=threads,
             tuner=room_tuner(slots),
             graceful_shutdown_timeout=graceful,
@@ -160,9 +215,11 @@ def _workers(
             client,
             task_queue=names.TASK_QUEUE,
             workflows=WORKFLOWS,
-            activities=table.local,
+            activities=[*table.local, *table.eager],
+            interceptors=[clock],
             activity_executor=threads,
-            no_remote_activities=True,
+            tuner=eager_tuner(most_activities),
+            max_heartbeat_throttle_interval=timedelta(seconds=1),
             max_cached_workflows=2000,
             # The first task after a dead worker would wait 10 s for it otherwise.
             sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
@@ -171,18 +228,17 @@ def _workers(
     ]
 
 
-async def _fail_abandoned(client: Client, segments: Segments) -> None:
-    """Fail what a dead predecessor on this host held, so that it is retried at once."""
-    for attempt in segments.abandoned():
-        handle = client.get_async_activity_handle(
-            workflow_id=attempt.workflow_id,
-            run_id=attempt.workflow_run_id,
-            activity_id=attempt.activity_id,
-        )
-        try:
-            await handle.fail(ApplicationError("its worker died", type="WorkerDied"))
-        except RPCError as error:
-            logger.debug("attempt of %s is over already: %s", attempt.workflow_id, error)
+def _janitor(client: Client, services: Services) -> Janitor:
+    settings = services.settings
+    return Janitor(
+        services.index,
+        services.providers,
+        others=[WorkFolders(settings.state_dir / "work")],
+        host=services.host,
+        ask_temporal=asking(client),
+        every=timedelta(seconds=settings.janitor_every_s),
+        now=utc_now,
+    )
 
 
 async def run_worker(client: Client, services: Services, *, stop: asyncio.Event) -> None:

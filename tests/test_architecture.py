@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PURE = {
     "_model",
+    "disagreements",
     "errors",
     "ids",
     "names",

@@ -9,12 +9,13 @@ from temporalio import activity, workflow
 
 from activities.finish import FinishActivities
 from activities.groups import GroupActivities
+from activities.reconcile import ReconcileActivities
 from activities.records import RecordActivities
 from activities.steps import StepActivities
 from agent_env import names
 from agent_env.outcome import Outcome
 from agent_env.results import EpisodeResult, GroupResult
-from agent_env.specs import EpisodeStart, GroupStart, Placement
+from agent_env.specs import EpisodeStart, GroupStart, Placement, Reconcile, Reconciled
 from workflows.registry import WORKFLOWS
 
 ACTIVITY_NAMES = {
@@ -26,6 +27,8 @@ ACTIVITY_NAMES = {
     "agent_env.open_group",
     "agent_env.cancel_group",
     "agent_env.group_members",
+    "agent_env.reconcile",
+    "agent_env.repair",
 }
 
 
@@ -37,7 +40,13 @@ def defined(owner: type, definition: type) -> list[Any]:
 
 
 def test_every_activity_name_is_registered_once() -> None:
-    owners = [RecordActivities, StepActivities, FinishActivities, GroupActivities]
+    owners = [
+        RecordActivities,
+        StepActivities,
+        FinishActivities,
+        GroupActivities,
+        ReconcileActivities,
+    ]
 
     registered = [
         item.name
@@ -53,6 +62,7 @@ def test_every_activity_name_is_registered_once() -> None:
     [
         ("agent_env.Episode", EpisodeStart, EpisodeResult),
         ("agent_env.RolloutGroup", GroupStart, GroupResult),
+        ("agent_env.Reconcile", Reconcile, Reconciled),
     ],
 )
 def test_a_workflow_takes_and_returns_what_clients_use(

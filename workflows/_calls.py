@@ -6,6 +6,8 @@ from datetime import timedelta
 from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig, LocalActivityConfig
 
+from agent_env import names
+
 _PATIENT = RetryPolicy(
     initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=15)
 )
@@ -14,9 +16,12 @@ _PATIENT = RetryPolicy(
 HEARTBEAT_TIMEOUT = timedelta(seconds=20)
 """How long a worker may say nothing of a segment before it counts as dead."""
 
+LISTED_WITHIN = timedelta(seconds=60)
+"""How long the start of an episode or a group waits for the run index."""
+
 OPEN: LocalActivityConfig = {
     # Bounded, because start() waits for it and a local activity hears of a cancel late.
-    "schedule_to_close_timeout": timedelta(seconds=60),
+    "schedule_to_close_timeout": LISTED_WITHIN,
     "start_to_close_timeout": timedelta(seconds=40),
     "retry_policy": RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
     "local_retry_threshold": timedelta(seconds=30),
@@ -58,6 +63,21 @@ RECORD: ActivityConfig = {
     "retry_policy": _PATIENT,
 }
 
+RECONCILE: ActivityConfig = {
+    # One activity looks for ever, and heartbeats: a look costs no history.
+    "start_to_close_timeout": timedelta(days=3650),
+    "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+    "retry_policy": _PATIENT,
+}
+
+REPAIR: ActivityConfig = {
+    **FINISH,
+    # What takes longer is given up; the next look finds it again.
+    "schedule_to_close_timeout": timedelta(minutes=15),
+}
+
+REPAIR_GROUP: ActivityConfig = {**RECORD, "schedule_to_close_timeout": timedelta(minutes=15)}
+
 
 def on(
     task_queue: str,
@@ -84,3 +104,17 @@ def on(
     if host_lost_after is not None:
         options["schedule_to_start_timeout"] = host_lost_after
     return options
+
+
+def eager(call: ActivityConfig) -> ActivityConfig:
+    """The options of a call that this worker is to be handed with the answer to its workflow task.
+
+    One try: the next goes over the host's own queue. An engine that does not hand it over leaves it
+    on the shared queue, which nobody serves such work from.
+    """
+    return {
+        **call,
+        "task_queue": names.TASK_QUEUE,
+        "schedule_to_start_timeout": timedelta(seconds=2),
+        "retry_policy": RetryPolicy(maximum_attempts=1),
+    }

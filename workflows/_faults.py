@@ -10,6 +10,7 @@ from temporalio.exceptions import (
 
 from agent_env.errors import bounded
 from agent_env.outcome import Fault
+from workflows._calls import LISTED_WITHIN
 
 
 def root(error: BaseException) -> BaseException:
@@ -25,6 +26,18 @@ def fault_of(error: BaseException) -> Fault:
     if isinstance(found, ApplicationError):
         return Fault(type=found.type or "InternalError", message=bounded(found.message))
     return Fault(type="InternalError", message=bounded(f"{type(found).__name__}: {found}"))
+
+
+def unlisted(error: BaseException) -> Fault:
+    """Why a run or a group could not be listed."""
+    if not isinstance(root(error), TimeoutError):
+        return fault_of(error)
+    within_s = LISTED_WITHIN.total_seconds()
+    return Fault(
+        type="IndexUnavailable",
+        message=f"the run index took no row within {within_s:g} s; see that its database answers, "
+        "and start again",
+    )
 
 
 def is_host_lost(error: BaseException) -> bool:

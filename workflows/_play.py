@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -19,6 +18,7 @@ from agent_env.status import StepStatus
 from agent_env.task import StepSpec
 from workflows import _calls
 from workflows._faults import is_host_lost
+from workflows._host import Host
 from workflows._shield import shielded
 
 Reports = tuple[StepReport, ...]
@@ -35,12 +35,11 @@ class Play:
         self.reports: Reports = ()
         self.epoch = 1
         self._start = start
-        self._host = ""
-        self._host_lost_after = timedelta()
+        self._on: Host | None = None
         self._in_flight: dict[asyncio.Task[Reports], tuple[str, ...]] = {}
         self._destroy: tuple[SandboxRef, ...] = ()
 
-    async def on(self, host: str, *, host_lost_after: timedelta) -> None:
+    async def on(self, host: Host) -> None:
         """Play to the end, or to a fatal failure, on this host.
 
         Raises:
@@ -50,7 +49,7 @@ class Play:
 
         Whatever it raises, everything has stopped, and what was reported before is kept.
         """
-        self._host, self._host_lost_after = host, host_lost_after
+        self._on = host
         try:
             while self._start_ready():
                 await workflow.wait(list(self._in_flight), return_when=asyncio.FIRST_COMPLETED)
@@ -69,6 +68,11 @@ class Play:
         self.reports, _ = drop(self.reports, ids)
         self._destroy = ()
         self.epoch += 1
+
+    @property
+    def _host(self) -> Host:
+        assert self._on is not None
+        return self._on
 
     def _start_ready(self) -> bool:
         """Start what can start; False when nothing is under way."""
@@ -134,7 +138,7 @@ class Play:
             await workflow.execute_activity_method(
                 StepActivities.interrupt,
                 Interrupt(run_id=self._start.run_id, epoch=self.epoch, step_ids=ids),
-                **_calls.on(names.host_queue(self._host), _calls.INTERRUPT),
+                **_calls.on(names.host_queue(self._host.name), _calls.INTERRUPT),
             )
         except FailureError as error:
             workflow.logger.debug("interrupt not delivered: %s", error)
@@ -151,15 +155,7 @@ class Play:
             destroy=destroy,
             steps_total=len(self._start.task.steps),
         )
-        done: StepsDone = await workflow.execute_activity_method(
-            StepActivities.run_steps,
-            order,
-            **_calls.on(
-                names.host_queue(self._host),
-                _calls.RUN_STEPS,
-                host_lost_after=self._host_lost_after,
-            ),
-        )
+        done: StepsDone = await self._host.call(StepActivities.run_steps, order, _calls.RUN_STEPS)
         return done.reports
 
     async def _wait(self, step: StepSpec) -> Reports:

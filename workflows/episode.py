@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError, FailureError
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from activities.finish import FinishActivities
@@ -16,7 +16,8 @@ with workflow.unsafe.imports_passed_through():
     from agent_env.specs import BeginRun, EpisodeStart, Finish, OpenRun, Placement
     from agent_env.status import RunStatus
     from workflows import _calls
-    from workflows._faults import fault_of, is_host_lost, root
+    from workflows._faults import fault_of, is_host_lost, root, unlisted
+    from workflows._host import Host
     from workflows._play import HostLostError, Play
     from workflows._shield import shielded
 
@@ -35,6 +36,7 @@ class EpisodeWorkflow:
         self._play = Play(start)
         self._created_at: datetime = workflow.now()
         self._placement: Placement | None = None
+        self._host: Host | None = None
         self._refusal: ApplicationError | None = None
         self._outcome: Outcome | None = None
 
@@ -108,11 +110,9 @@ class EpisodeWorkflow:
         while not placement.finished:
             if placement.host is None:
                 self._placement = placement = await self._begin()
-            assert placement.host is not None
+            self._host = Host(placement)
             try:
-                await self._play.on(
-                    placement.host, host_lost_after=placement.policy.host_lost_after
-                )
+                await self._play.on(self._host)
             except HostLostError:
                 losses += 1
                 if losses > placement.policy.max_host_losses:
@@ -120,6 +120,7 @@ class EpisodeWorkflow:
                         type="HostLost", message=f"host {placement.host!r} stopped answering"
                     )
                 self._play.start_over()
+                self._host = None
                 self._placement = placement = placement.model_copy(update={"host": None})
             else:
                 return None
@@ -142,20 +143,30 @@ class EpisodeWorkflow:
             if self._start.member_index is not None and not _is_conflict(cause):
                 self._placement = Placement(host=None)  # `begin` waits until the index is back
                 return
-            fault = fault_of(error)
+            fault = unlisted(error)
             self._refusal = ApplicationError(fault.message, type=fault.type, non_retryable=True)
 
     async def _begin(self) -> Placement:
-        """Wait for a host with room to take it."""
-        return await workflow.execute_activity_method(
-            RecordActivities.begin,
-            BeginRun(run_id=self._start.run_id, epoch=self._play.epoch),
-            **_calls.on(
-                names.TASK_QUEUE,
-                _calls.BEGIN,
-                fair_to=self._start.run_group_id or self._start.run_id,
-            ),
-        )
+        """Wait for a host with room to take it.
+
+        Raises:
+            asyncio.CancelledError: asked to cancel, or past the deadline.
+        """
+        try:
+            return await workflow.execute_activity_method(
+                RecordActivities.begin,
+                BeginRun(run_id=self._start.run_id, epoch=self._play.epoch),
+                **_calls.on(
+                    names.TASK_QUEUE,
+                    _calls.BEGIN,
+                    fair_to=self._start.run_group_id or self._start.run_id,
+                ),
+            )
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                # What `asyncio.timeout` takes for its own.
+                raise asyncio.CancelledError from error
+            raise
 
     async def _finish(self, ended: Outcome) -> EpisodeResult:
         """Tear down, then write how it ended: on the host that has the sandboxes, else anywhere."""
@@ -168,18 +179,9 @@ class EpisodeWorkflow:
             outcome=ended,
             reports=self._play.reports,
         )
-        placement = self._placement
-        if placement is not None and placement.host is not None:
+        if self._host is not None:
             try:
-                return await workflow.execute_activity_method(
-                    FinishActivities.finish,
-                    order,
-                    **_calls.on(
-                        names.host_queue(placement.host),
-                        _calls.FINISH,
-                        host_lost_after=placement.policy.host_lost_after,
-                    ),
-                )
+                return await self._host.call(FinishActivities.finish, order, _calls.FINISH)
             except FailureError as error:
                 if not is_host_lost(error):
                     raise

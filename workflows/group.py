@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from agent_env.results import EpisodeResult, GroupResult
     from agent_env.specs import CancelMembers, EpisodeStart, GroupStart, OpenGroup
     from workflows import _calls
-    from workflows._faults import fault_of
+    from workflows._faults import unlisted
     from workflows._shield import shielded
 
 _START_BYTES = 512 * 1024
@@ -88,7 +88,7 @@ class RolloutGroupWorkflow:
             await workflow.execute_local_activity_method(GroupActivities.open, order, **_calls.OPEN)
             self._is_listed = True
         except FailureError as error:
-            fault = fault_of(error)
+            fault = unlisted(error)
             self._refusal = ApplicationError(fault.message, type=fault.type, non_retryable=True)
 
     async def _play(self) -> None:

@@ -2,5 +2,6 @@
 
 from workflows.episode import EpisodeWorkflow
 from workflows.group import RolloutGroupWorkflow
+from workflows.reconcile import ReconcileWorkflow
 
-WORKFLOWS: list[type] = [EpisodeWorkflow, RolloutGroupWorkflow]
+WORKFLOWS: list[type] = [EpisodeWorkflow, RolloutGroupWorkflow, ReconcileWorkflow]

@@ -34,6 +34,9 @@ COMMANDS = {
     "worker": Entry(
         "worker:worker", "Serve episodes for a Temporal server that runs, until Ctrl-C.", _PARTS
     ),
+    "reconcile": Entry(
+        "reconcile:reconcile", "Compare live runs with Temporal, and repair what disagrees.", _CARE
+    ),
     "db": Entry("db:db", "Take care of the run index's database.", _CARE),
     "config": Entry("config:config", "Show the settings and where each comes from.", _CARE),
     "doctor": Entry("doctor:doctor", "Check what episodes need on this machine.", _CARE),

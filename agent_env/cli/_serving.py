@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from agent_env.config import Settings
 
 
-async def check_served(client: Client, settings: Settings) -> None:
+async def check_served(
+    client: Client, settings: Settings, *, otherwise: str = "or leave out --detach"
+) -> None:
     """Make sure that somebody plays what is started.
+
+    Args:
+        client: Of the namespace.
+        settings: Of this machine.
+        otherwise: What else a person could do than start a worker.
 
     Raises:
         UnavailableError: nobody does; the message says how to start a worker.
@@ -26,12 +33,12 @@ async def check_served(client: Client, settings: Settings) -> None:
         if not await asyncio.to_thread(_is_served, settings):
             raise UnavailableError(
                 f"no worker serves the state folder {settings.state_dir}; start one with "
-                "`episodes up`, or leave out --detach"
+                f"`episodes up`, {otherwise}"
             )
     elif not await _is_polled(client):
         raise UnavailableError(
             f"no worker polls the queue {names.TASK_QUEUE!r} of namespace {client.namespace!r}; "
-            "start one with `episodes worker`, or leave out --detach"
+            f"start one with `episodes worker`, {otherwise}"
         )
 
 

@@ -12,7 +12,7 @@ from agent_env.cli._cancel import Change, confirmed, reach, reason_given, user_n
 from agent_env.cli._command import Command
 from agent_env.cli._select import Chosen, run_filter, selectors
 from agent_env.cli._session import Session
-from agent_env.errors import UnavailableError
+from agent_env.errors import RunNotFoundError, UnavailableError
 from agent_env.status import LIVE, RunStatus
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def cancel(
         raise click.UsageError("name runs, or choose them with options like --task; one of the two")
     session.run_id = run_ids[0] if len(run_ids) == 1 else None
     with session.index() as index:
-        runs = [index.get(run_id) for run_id in dict.fromkeys(run_ids)]
+        runs = [_named(session, index, run_id) for run_id in dict.fromkeys(run_ids)]
         runs = runs or list(_live(index, chosen))
         live = [run for run in runs if not run.status.is_finished]
         if dry_run:
@@ -66,6 +66,30 @@ def cancel(
         write_changes(session, [_change(run, answers.get(run.run_id)) for run in runs])
     if any(not answer.run.status.is_finished for answer in answers.values()) and not wait:
         session.out.hint("show", live[0].run_id)
+
+
+def _named(session: Session, index: RunIndex, run_id: str) -> RunRecord:
+    """A run by its id, also one that Temporal has and no worker has listed yet.
+
+    Raises:
+        RunNotFoundError: there is no such run.
+    """
+    try:
+        return index.get(run_id)
+    except RunNotFoundError:
+        if not asyncio.run(_is_listed_now(session, index, run_id)):
+            raise
+        return index.get(run_id)
+
+
+async def _is_listed_now(session: Session, index: RunIndex, run_id: str) -> bool:
+    from agent_env._unlisted import list_unlisted
+
+    try:
+        trainer = await reach(session, index)
+    except UnavailableError:
+        return False
+    return await list_unlisted(trainer.client, index, run_id, at=session.now)
 
 
 def _live(index: RunIndex, chosen: Chosen) -> Iterator[RunRecord]:

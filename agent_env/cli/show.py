@@ -121,7 +121,7 @@ def _facts(run: RunRecord, url: str | None, session: Session) -> list[tuple[str,
         ("model", run.model),
         ("tokens", _tokens(run)),
         ("cancel", _cancel(run, at(run.cancel_requested_at))),
-        ("still up", ", ".join(f"{ref.type} {ref.name} ({ref.id})" for ref in run.still_up)),
+        ("still up", _still_up(run)),
         ("workflow", f"{run.run_id} in namespace {run.namespace}"),
         ("Temporal UI", url),
     ]
@@ -143,6 +143,13 @@ def _cancel(run: RunRecord, when: str) -> str | None:
         return None
     reason = f": {run.cancel_requested_reason}" if run.cancel_requested_reason else ""
     return f"asked for by {run.cancel_requested_by or 'nobody known'}, {when}{reason}"
+
+
+def _still_up(run: RunRecord) -> str | None:
+    if not run.still_up:
+        return None
+    what = ", ".join(f"{ref.type} sandbox {ref.name!r} ({ref.id})" for ref in run.still_up)
+    return f"{what}: could not be destroyed yet; workers keep trying"
 
 
 def _step_lines(steps: Sequence[StepReport]) -> Iterator[Text]:

@@ -3,6 +3,7 @@
 from agent_env.runs.index import RunIndex
 from agent_env.runs.records import (
     CancelAnswer,
+    Ended,
     Finished,
     GroupPage,
     GroupRecord,
@@ -10,11 +11,15 @@ from agent_env.runs.records import (
     RunCursor,
     RunFilter,
     RunPage,
+    RunPlace,
     RunRecord,
+    StillUp,
+    new_run,
 )
 
 __all__ = [
     "CancelAnswer",
+    "Ended",
     "Finished",
     "GroupPage",
     "GroupRecord",
@@ -23,5 +28,8 @@ __all__ = [
     "RunFilter",
     "RunIndex",
     "RunPage",
+    "RunPlace",
     "RunRecord",
+    "StillUp",
+    "new_run",
 ]

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -22,6 +23,7 @@ from sqlalchemy.pool import QueuePool
 
 from agent_env.errors import ConfigError, IndexUnavailableError, bounded
 from agent_env.runs import _dialect
+from agent_env.runs._sqlite_file import keep_on_file
 
 PATIENCE_S = 30.0
 """How long a busy database is asked again before its caller hears of it."""
@@ -36,7 +38,10 @@ _CURES = {
     sqlite3.SQLITE_PERM: "it can't be written; check who may write the file and its folder",
     sqlite3.SQLITE_NOTADB: "the file is not a SQLite database; name another one",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a copy of it",
-    sqlite3.SQLITE_CANTOPEN: "it can't be opened; make sure that its folder exists and is writable",
+    sqlite3.SQLITE_CANTOPEN: (
+        "it can't be opened; make sure that its folder exists and is writable, and that the file "
+        "was not moved"
+    ),
     sqlite3.SQLITE_IOERR: "the disk does not read or write it; check the disk and its free space",
 }
 _NO_TABLE = "is it a run index? Restore it, or run `episodes db upgrade` on an empty database"
@@ -155,6 +160,8 @@ def _sqlite(url: URL) -> Engine:
         pool_timeout=PATIENCE_S,
         hide_parameters=True,
     )
+    if url.database and not url.query:
+        keep_on_file(engine, Path(url.database))
     event.listen(engine, "connect", _connected)
     event.listen(engine, "begin", _began)
     return engine

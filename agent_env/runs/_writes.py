@@ -43,9 +43,8 @@ def open_run(
     is_only_listed = row.workflow_run_id is None and _is_same_member(row, run)
     if is_only_listed and not row.status.is_finished:
         adopted: Values = {"workflow_run_id": run.workflow_run_id}
-        return _changed(
-            connection, row, adopted | (place if row.status is RunStatus.QUEUED else {})
-        )
+        begins = row.status is RunStatus.QUEUED and row.cancel_requested_at is None
+        return _changed(connection, row, adopted | (place if begins else {}))
     if is_only_listed or row.workflow_run_id == run.workflow_run_id:
         return row
     raise ConflictError(taken(row))
@@ -59,7 +58,7 @@ def begin_run(
     row = _locked(connection, run_id)
     if row.status is not RunStatus.QUEUED or row.epoch > epoch:
         return row
-    if queries.count_running(connection, host) >= room:
+    if row.cancel_requested_at is not None or queries.count_running(connection, host) >= room:
         return None
     place = _place(host, row.started_at or max(at, row.created_at))
     return _changed(connection, row, {**place, "epoch": epoch})
@@ -112,6 +111,12 @@ def finish_run(
         connection.execute(_DROP_STEPS, {"this_run": run_id, "retried": True})
     _write_steps(connection, run_id, finished.reports)
     return row, True
+
+
+def restore_run(connection: Connection, run: NewRun, *, host: str | None, at: datetime) -> bool:
+    """See ``RunIndex.restore_run``."""
+    place = {} if host is None else _place(host, max(at, run.created_at))
+    return _inserted(connection, listed(run) | place) is not None
 
 
 def request_cancel(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from agent_env.results import GroupResult, StepReport
-from agent_env.runs import _group_writes, _writes, queries, schema
+from agent_env.disagreements import LiveRun
+from agent_env.results import GroupResult, SandboxRef, StepReport
+from agent_env.runs import _group_writes, _leftovers, _reconcile, _writes, queries, schema
 from agent_env.runs._database import Database
 from agent_env.runs.records import (
     CancelAnswer,
+    Ended,
     Finished,
     GroupPage,
     GroupRecord,
@@ -17,8 +19,11 @@ from agent_env.runs.records import (
     RunCursor,
     RunFilter,
     RunPage,
+    RunPlace,
     RunRecord,
+    StillUp,
 )
+from agent_env.status import RunStatus
 
 
 class RunIndex:
@@ -61,8 +66,8 @@ class RunIndex:
         """List the run: RUNNING on this host while fewer than ``room`` are there, else QUEUED.
 
         In one transaction, so no count can drift. A row that was listed for a group's member
-        without a workflow is adopted; a row of the same workflow is returned as it is (a finished
-        one too).
+        without a workflow is adopted, and stays QUEUED if a cancel was asked for; a row of the same
+        workflow is returned as it is (a finished one too).
 
         Raises:
             ConflictError: another run has the id; names its status, start and workflow.
@@ -72,7 +77,7 @@ class RunIndex:
     def begin_run(
         self, run_id: str, *, host: str, room: int, epoch: int, at: datetime
     ) -> RunRecord | None:
-        """Take a QUEUED run for this host; None when the host is full.
+        """Take a QUEUED run for this host; None when the host is full, or a cancel was asked for.
 
         A run this host has already begun in this epoch, and a finished one, is returned as it is.
 
@@ -119,6 +124,35 @@ class RunIndex:
             The row as it is now, and whether this call moved it.
         """
         return self._database.write(_writes.finish_run, finished, at=at)
+
+    def record_destroyed(self, run_id: str, refs: Collection[SandboxRef]) -> bool:
+        """Take what has been destroyed from what a run names as still up.
+
+        Returns:
+            False if it names none of these, or there is no such row.
+        """
+        return self._database.write(_leftovers.record_destroyed, run_id, refs)
+
+    def end_run(self, ended: Ended, *, at: datetime) -> tuple[RunRecord, bool]:
+        """Write how a run ended whose workflow did not; its steps stay as they were recorded.
+
+        Nothing is written when it has finished, or belongs to another workflow than ``ended`` says.
+
+        Returns:
+            The row as it is now, and whether this call moved it.
+
+        Raises:
+            RunNotFoundError: there is no such row.
+        """
+        return self._database.write(_reconcile.end_run, ended, at=at)
+
+    def restore_run(self, run: NewRun, *, host: str | None, at: datetime) -> bool:
+        """List a run that is under way and has no row: RUNNING on ``host``, or QUEUED without one.
+
+        Returns:
+            False if there is a row.
+        """
+        return self._database.write(_writes.restore_run, run, host=host, at=at)
 
     def request_cancel(self, run_id: str, *, by: str, reason: str, at: datetime) -> CancelAnswer:
         """Record that somebody asked. The first request stands.
@@ -172,6 +206,19 @@ class RunIndex:
         """Live runs of a host: what its room is counted by."""
         return self._database.read(queries.count_running, host)
 
+    def live_runs(
+        self,
+        namespace: str,
+        status: RunStatus,
+        *,
+        after: RunCursor | None = None,
+        limit: int = 500,
+    ) -> tuple[LiveRun, ...]:
+        """Live runs of a Temporal namespace with this status, oldest first, cut by key."""
+        return self._database.read(
+            _reconcile.live_runs, namespace, status, after=after, limit=limit
+        )
+
     def get(self, run_id: str) -> RunRecord:
         """One run.
 
@@ -179,6 +226,14 @@ class RunIndex:
             RunNotFoundError: there is no such row.
         """
         return self._database.read(queries.get, run_id)
+
+    def places(self, run_ids: Sequence[str]) -> Mapping[str, RunPlace]:
+        """Where each of these runs is; an id without a row is left out. One query for many."""
+        return self._database.read(_leftovers.places, run_ids)
+
+    def still_up(self, *, after: str = "", limit: int = 500) -> tuple[StillUp, ...]:
+        """Runs that name something as still up, by id; the next page starts after the last one."""
+        return self._database.read(_leftovers.still_up, after=after, limit=limit)
 
     def steps(self, run_id: str) -> tuple[StepReport, ...]:
         """A run's steps, in order of epoch and start; those never started last."""

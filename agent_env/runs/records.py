@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from pydantic import AwareDatetime
 
@@ -14,6 +15,7 @@ from agent_env.errors import InvalidSpecError, bounded
 from agent_env.outcome import Outcome
 from agent_env.results import EpisodeResult, SandboxRef, StepReport
 from agent_env.scores import GroupFigures
+from agent_env.specs import EpisodeStart
 from agent_env.status import RunStatus
 
 
@@ -36,6 +38,26 @@ class NewRun(WireModel):
     tags: Mapping[str, str] = {}
 
 
+def new_run(
+    start: EpisodeStart, *, workflow_run_id: str | None, namespace: str, created_at: datetime
+) -> NewRun:
+    """The row of an episode as it is listed."""
+    return NewRun(
+        run_id=start.run_id,
+        task_id=start.task.id,
+        task_version=start.task.version,
+        steps_total=len(start.task.steps),
+        created_at=created_at,
+        namespace=namespace,
+        workflow_run_id=workflow_run_id,
+        instance_id=start.instance_id,
+        run_group_id=start.run_group_id,
+        member_index=start.member_index,
+        seed=start.seed,
+        tags=start.tags,
+    )
+
+
 class Finished(WireModel):
     """How a run ended, and what is needed to list it in case its row is missing."""
 
@@ -43,6 +65,20 @@ class Finished(WireModel):
     epoch: int
     outcome: Outcome
     reports: tuple[StepReport, ...] = ()
+    still_up: tuple[SandboxRef, ...] = ()
+
+
+class Ended(WireModel):
+    """How a run ended whose workflow did not write it."""
+
+    run_id: str
+    workflow_run_id: str | None
+    """Of the row when it was looked at."""
+    outcome: Outcome
+    is_own: bool = False
+    """The workflow's own word. Else reward and scores are those of the recorded steps."""
+    reward_step: str | None = None
+    """The step that the task names as its reward."""
     still_up: tuple[SandboxRef, ...] = ()
 
 
@@ -102,6 +138,23 @@ class RunRecord(WireModel):
             finished_at=self.finished_at,
             still_up=self.still_up,
         )
+
+
+class RunPlace(NamedTuple):
+    """Where a run is in its life, and on which host."""
+
+    status: RunStatus
+    host: str | None
+    epoch: int
+
+
+class StillUp(NamedTuple):
+    """What teardown of a run could not remove."""
+
+    run_id: str
+    host: str | None
+    """Where the run was last."""
+    refs: tuple[SandboxRef, ...]
 
 
 class CancelState(StrEnum):

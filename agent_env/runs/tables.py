@@ -92,6 +92,7 @@ run_groups = Table(
 
 _running = text("status = 'RUNNING'")
 _grouped = text("run_group_id IS NOT NULL")
+has_still_up = text("still_up <> '[]'")
 
 Index("ix_runs_created", runs.c.created_at, runs.c.run_id)
 Index("ix_runs_status", runs.c.status, runs.c.created_at, runs.c.run_id)
@@ -109,4 +110,10 @@ Index(
     postgresql_where=_grouped,
 )
 Index("ix_runs_running", runs.c.host, sqlite_where=_running, postgresql_where=_running)
+Index(
+    "ix_runs_still_up",
+    runs.c.run_id,
+    sqlite_where=has_still_up,
+    postgresql_where=has_still_up,
+)
 Index("ix_run_groups_created", run_groups.c.created_at, run_groups.c.run_group_id)

@@ -108,7 +108,7 @@ class LocalProvider(SandboxProvider):
 
     @override
     async def owners(self) -> set[str]:
-        return self._folders.owners()
+        return await asyncio.to_thread(self._folders.owners)
 
     def _destroy(self, path: Path, isolation: Isolation) -> None:
         if not path.exists() and isolation.is_rooted:

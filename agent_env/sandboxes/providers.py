@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import difflib
+import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
@@ -28,7 +29,8 @@ class Providers:
 
     def __init__(self, state_dir: Path, given: Mapping[str, SandboxProvider] | None = None) -> None:
         self._state_dir = state_dir
-        self._open = dict(given or {})
+        self._made = dict(given or {})
+        self._in_use = dict.fromkeys(self._made)
 
     def open(self, type: str) -> SandboxProvider:
         """The provider of a type. A built-in type wins over a plugin's.
@@ -36,21 +38,38 @@ class Providers:
         Raises:
             UnknownTypeError: nobody provides it; the message lists who could be meant.
         """
-        if type not in self._open:
-            self._open[type] = self._load(type)(self._state_dir)
-        return self._open[type]
+        found = self._found(type)
+        self._in_use[type] = None
+        return found
 
     def local(self) -> list[SandboxProvider]:
         """Every provider of this machine, and every other one in use."""
         for name in _BUILT_IN:
             self.open(name)
-        return list(self._open.values())
+        return [self._made[type] for type in self._in_use]
+
+    def installed(self) -> tuple[Mapping[str, SandboxProvider], Mapping[str, Exception]]:
+        """Every provider there is, in use or not; and what keeps others from being used. By type.
+
+        Blocks: it imports what is not in use yet. That does not bring it into use.
+        """
+        broken: dict[str, Exception] = {}
+        for type in self.known:
+            try:
+                self._found(type)
+            except Exception as error:  # a plugin is foreign code
+                broken[type] = error
+        return dict(self._made), broken
 
     @property
     def known(self) -> list[str]:
         """Every type that can be asked for."""
-        plugins = {point.name for point in entry_points(group=ENTRY_POINTS)}
-        return sorted({*self._open, *_BUILT_IN, *plugins})
+        return sorted({*self._made, *_BUILT_IN, *self._plugins})
+
+    @functools.cached_property
+    def _plugins(self) -> frozenset[str]:
+        # Reads the metadata of all that is installed: once is enough.
+        return frozenset(point.name for point in entry_points(group=ENTRY_POINTS))
 
     async def destroy_owned(self, owner: str, *, types: Iterable[str] = ()) -> list[SandboxRef]:
         """Destroy everything this owner has; returns what is still up after three quick tries.
@@ -71,6 +90,12 @@ class Providers:
         ]
         left = await asyncio.gather(*(_left(provider, ref) for provider, ref in owned))
         return [ref for ref in left if ref is not None]
+
+    def _found(self, type: str) -> SandboxProvider:
+        if type not in self._made:
+            # Two threads may be here at once: all callers get the same one.
+            self._made.setdefault(type, self._load(type)(self._state_dir))
+        return self._made[type]
 
     def _load(self, type: str) -> Callable[[Path], SandboxProvider]:
         if type in _BUILT_IN:

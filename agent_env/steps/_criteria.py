@@ -11,6 +11,7 @@ import regex
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from agent_env.sandboxes import Sandbox
+from agent_env.steps._scoring_env import SCORING_ENV
 
 HANDLED = ("probe_file_exists", "probe_dir_exists", "probe_file_contains", "bash_cmd_succeeds")
 _MAX_SEARCHED_BYTES = 8 * 1024 * 1024
@@ -93,7 +94,7 @@ class Examiner(NamedTuple):
 
     async def _runs(self, command: str) -> Finding:
         done = await self.sandbox.exec(
-            ["bash", "-c", command], cwd=self.base_dir, timeout=self.timeout
+            ["bash", "-c", command], env=SCORING_ENV, cwd=self.base_dir, timeout=self.timeout
         )
         if done.timed_out:
             return Finding(False, f"took longer than {self._seconds}")

@@ -12,6 +12,7 @@ from agent_env.errors import InvalidScoreError, StepFailedError, VerifierError
 from agent_env.sandboxes import ExecResult, Sandbox
 from agent_env.scores import checked_score
 from agent_env.steps._foreign_keys import without
+from agent_env.steps._scoring_env import SCORING_ENV
 from agent_env.steps._texts import tail
 from agent_env.steps.base import DEFAULT_TIMEOUT, Params, Scoring, Step, StepContext, StepResult
 
@@ -55,7 +56,8 @@ class RunCodeParams(Params):
     cwd: str | None = None
     """Folder in the sandbox; None is its home."""
     env: Mapping[str, str] = {}
-    """Added to the sandbox's environment."""
+    """Added to the sandbox's environment. With ``score_from`` that has ``PYTHONNOUSERSITE``, unless
+    this says otherwise."""
     stdin: str | None = None
     """What it can read."""
     shell_timeout_seconds: float | None = Field(default=None, gt=0, le=_UNLIMITED.total_seconds())
@@ -100,7 +102,7 @@ class RunCode(Step[RunCodeParams]):
         done = await sandbox.exec(
             params.argv or ["sh", "-c", params.command or ""],
             stdin=None if params.stdin is None else params.stdin.encode(),
-            env=params.env,
+            env=params.env if params.score_from is None else {**SCORING_ENV, **params.env},
             cwd=params.cwd,
             timeout=_UNLIMITED if limit_s is None else timedelta(seconds=limit_s),
             max_output_bytes=params.max_output_bytes,

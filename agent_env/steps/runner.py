@@ -90,9 +90,10 @@ class SegmentRunner:
         finally:
             await segment.close()
 
-    def clean(self, run_id: str) -> None:
-        """Remove every folder that attempts of this run left on the host. Blocks."""
-        self._dirs.clean(run_id)
+    async def clean(self, run_id: str) -> None:
+        """Remove every folder that attempts of this run left on the host."""
+        if self._dirs.has(run_id):  # seldom, and a thread costs more than to look
+            await asyncio.to_thread(self._dirs.clean, run_id)
 
     def _start(
         self,

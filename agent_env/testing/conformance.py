@@ -15,12 +15,12 @@ a failing assertion compared.
 import asyncio
 import time
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from agent_env.errors import SandboxLostError
+from agent_env.errors import SandboxLostError, SandboxUnavailableError
 from agent_env.results import SandboxRef
 from agent_env.sandboxes.base import ExecResult, Sandbox, SandboxProvider, SandboxSpec
 
@@ -29,6 +29,8 @@ OWNER = "run 日本/../<x>"
 KEY = f"{OWNER}/deploy/1/box"
 _KILL_S = 2.0
 _BEGIN_S = 30.0
+_CLOCKS = timedelta(minutes=10)
+"""How much a provider's clock may differ from ours."""
 
 
 async def _made(
@@ -62,6 +64,16 @@ class SandboxProviderContract:
         ref, _ = await _made(provider)
 
         assert (ref.name, ref.created_at.tzinfo is not None) == ("box", True)
+
+    async def test_a_reference_says_how_old_the_sandbox_is(self, provider: SandboxProvider) -> None:
+        """What belongs to no known run is destroyed once it is old enough."""
+        before = datetime.now(UTC)
+        ref, _ = await _made(provider)
+
+        (found,) = await provider.list_owned(OWNER)
+
+        assert found.created_at == ref.created_at
+        assert before - _CLOCKS < ref.created_at < datetime.now(UTC) + _CLOCKS
 
     async def test_creating_twice_with_one_key_makes_one_sandbox(
         self, provider: SandboxProvider
@@ -115,6 +127,21 @@ class SandboxProviderContract:
         await provider.destroy(ref)
 
         assert await provider.list_owned(OWNER) == []
+
+    async def test_destroying_from_two_places_at_once_leaves_nothing(
+        self, provider: SandboxProvider
+    ) -> None:
+        """A teardown that is repeated and a janitor may meet."""
+        ref, sandbox = await _made(provider)
+        await sandbox.write_file("deep/er/x", b"1")
+
+        done = await asyncio.gather(
+            *(provider.destroy(ref) for _ in range(3)), return_exceptions=True
+        )
+
+        assert {type(error) for error in done if error} <= {SandboxUnavailableError}
+        await provider.destroy(ref)
+        assert (await provider.list_owned(OWNER), await provider.owners()) == ([], set())
 
     async def test_destroying_one_leaves_the_others(self, provider: SandboxProvider) -> None:
         ref, _ = await _made(provider)

@@ -71,13 +71,11 @@ def test_each_layer_comes_before_the_one_below_it(home: Path, project: Path) -> 
     assert (settings.host_lost_after_s, settings.cancel_grace_s) == (4, 3)
     assert (settings.graceful_shutdown_s, settings.host) == (1, "u")
     assert sources == {
+        **dict.fromkeys(Settings.model_fields, "default"),
         "host_lost_after_s": "option",
         "cancel_grace_s": "EPISODES_CANCEL_GRACE_S",
         "graceful_shutdown_s": str(user),
         "host": str(user),
-        "state_dir": "default",
-        "database": "default",
-        "max_episodes": "default",
     }
     assert load_settings(environ={}, cwd=project).sources["cancel_grace_s"] == str(ours)
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ from agent_env.config import Settings
 from agent_env.embedded import EmbeddedServer, embedded_server
 from agent_env.runs import RunIndex
 from agent_env.trainer import Trainer
+from tests.end_to_end.agreement import disagreements
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,9 +36,11 @@ class Product:
         self.index = trainer.index
 
     @contextmanager
-    def worker(self, state_dir: Path | None = None) -> Generator["WorkerProcess"]:
+    def worker(
+        self, state_dir: Path | None = None, *, environ: Mapping[str, str] | None = None
+    ) -> Generator["WorkerProcess"]:
         """A worker in a process of its own, ready when entered, ended by SIGTERM."""
-        process = WorkerProcess(self, state_dir or self.state_dir)
+        process = WorkerProcess(self, state_dir or self.state_dir, environ or {})
         try:
             yield process
         finally:
@@ -59,7 +62,7 @@ class Product:
 class WorkerProcess:
     """``episodes worker`` as a user starts it."""
 
-    def __init__(self, product: Product, state_dir: Path) -> None:
+    def __init__(self, product: Product, state_dir: Path, environ: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "agent_env.cli", "worker"],
             env={
@@ -67,7 +70,10 @@ class WorkerProcess:
                 "EPISODES_STATE_DIR": str(state_dir),
                 "EPISODES_DATABASE": Settings(state_dir=product.state_dir).database_url,
                 "EPISODES_HOST_LOST_AFTER_S": "3",
+                # Often, so that whatever a test does is done under its eyes.
+                "EPISODES_RECONCILE_EVERY_S": "1",
                 "TEMPORAL_ADDRESS": product.server.address,
+                **environ,
             },
             stderr=subprocess.PIPE,
             text=True,
@@ -132,6 +138,7 @@ def worker(shared: Product) -> Generator[WorkerProcess]:
 
 @asynccontextmanager
 async def running_product(state_dir: Path) -> AsyncGenerator[Product]:
+    """A product; at the end, its index and Temporal must agree on every run."""
     settings = Settings(state_dir=state_dir)
     async with embedded_server(state_dir) as server:
         client = await connect_to(server.address)
@@ -139,6 +146,7 @@ async def running_product(state_dir: Path) -> AsyncGenerator[Product]:
         try:
             store = ArtifactStore(state_dir / "artifacts")
             yield Product(state_dir, server, Trainer(client, index, store))
+            assert await disagreements(client, index) == []
         finally:
             index.close()
 

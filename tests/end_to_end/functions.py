@@ -1,8 +1,20 @@
 """What ``python`` steps of the tests call. Runs in processes of its own."""
 
+import contextlib
 import os
+import subprocess
 import sys
 import threading
+from pathlib import Path
+
+
+def first_come(folder: str, served: int, else_command: list[str]) -> int:
+    """The number of the caller among the first that come; all others run a command."""
+    for number in range(served):
+        with contextlib.suppress(FileExistsError):
+            Path(folder, str(number)).touch(exist_ok=False)
+            return number
+    return subprocess.run(else_command, check=True).returncode
 
 
 class UnpicklableError(Exception):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowHandle
 
+from agent_env._executions import open_workflows
 from agent_env.config import Settings
 from agent_env.episode import Episode
 from agent_env.errors import ConflictError, IndexUnavailableError
@@ -122,10 +123,7 @@ def held(worker: WorkerProcess) -> dict[str, int]:
 async def no_workflow_is_open(product: Product) -> None:
     """The engine's list lags behind its workflows, by less than a second."""
     async with asyncio.timeout(10):
-        while True:
-            listed = product.trainer.client.list_workflows("ExecutionStatus = 'Running'")
-            if not [found.id async for found in listed]:
-                return
+        while any(await open_workflows(product.trainer.client)):
             await asyncio.sleep(0.05)
 
 

@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 
 from agent_env.embedded import find_running
 from agent_env.episode import EpisodeSpec
+from agent_env.specs import StepProgress
 from agent_env.status import RunStatus
 from agent_env.task import Task
 from tests.end_to_end.conftest import Product, processes_with
@@ -45,16 +46,33 @@ async def agree(product: Product, run_id: str, status: RunStatus) -> bool:
     return row is status and await product.status(run_id) is WorkflowExecutionStatus[status.name]
 
 
+async def until_heartbeat(product: Product, run_id: str, step_id: str) -> None:
+    """Wait until the server has been told that this step has ended."""
+    handle = product.trainer.client.get_workflow_handle(run_id)
+    async with asyncio.timeout(30):
+        while True:
+            for pending in (await handle.describe()).raw_description.pending_activities:
+                for payload in pending.heartbeat_details.payloads:
+                    ended = StepProgress.model_validate_json(payload.data).reports
+                    if step_id in [report.step_id for report in ended]:
+                        return
+            await asyncio.sleep(0.05)
+
+
 async def test_a_worker_killed_in_a_step_goes_on_after_its_restart(
     product: Product, tmp_path: Path
 ) -> None:
     nap = f"sleep 3.{random.randrange(10**6, 10**7)}"
     with product.worker() as worker:
         episode = await product.trainer.start(
-            spec(BOX, command("once", "echo ran >> log"), command("cut", f"echo cut >> log; {nap}"))
+            spec(
+                BOX,
+                command("once", "echo ran >> log"),
+                command("cut", f"echo cut >> log; {nap}; cat log"),
+            )
         )
         await product.until(lambda: bool(processes_with(nap)))
-        await product.until(lambda: product.index.get(episode.run_id).steps_done >= 2)
+        await until_heartbeat(product, episode.run_id, "once")
         await asyncio.to_thread(worker.kill)
     await product.until(lambda: not processes_with(nap))
 
@@ -64,8 +82,11 @@ async def test_a_worker_killed_in_a_step_goes_on_after_its_restart(
     assert result.status is RunStatus.COMPLETED
     assert await agree(product, episode.run_id, RunStatus.COMPLETED)
     assert sandbox_folders(product) == []
-    ran = [step.step_id for step in product.index.steps(episode.run_id)]
-    assert ran == ["box", "once", "cut"]
+    steps = {step.step_id: step for step in product.index.steps(episode.run_id)}
+    assert list(steps) == ["box", "once", "cut"]
+    output = steps["cut"].output
+    assert isinstance(output, dict)
+    assert str(output["stdout"]).split() == ["ran", "cut", "cut"]
 
 
 async def test_a_canceled_episode_whose_worker_is_killed_is_torn_down_and_never_restarted(

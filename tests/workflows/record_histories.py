@@ -16,14 +16,17 @@ from pydantic import JsonValue
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
+from agent_env import names
 from agent_env._version import __version__
 from agent_env.config import Settings
 from agent_env.errors import AgentEnvError
 from agent_env.plugin import EpisodePlugin
 from agent_env.sandboxes import Providers
+from agent_env.specs import Reconcile
 from agent_env.steps import Steps
 from agent_env.worker import open_services, serving
 from tests.workflows.conftest import TEST_SERVER, EpisodeHarness, GatedProvider, Script, scripted
+from tests.workflows.looks import Looks, findings, reconciling, repair
 
 HISTORIES = Path(__file__).parents[1] / "histories"
 
@@ -96,6 +99,10 @@ async def canceled_before_the_first_task(h: EpisodeHarness, script: Script) -> s
     raise NotImplementedError("played without a worker, see main")
 
 
+async def reconciled_by_hand(h: EpisodeHarness, script: Script) -> str:
+    raise NotImplementedError("played with scripted looks, see main")
+
+
 async def group_completed(h: EpisodeHarness, script: Script) -> str:
     group = await h.trainer.start_group(h.spec({"id": "a", "score": 1.0}), size=3, max_parallel=2)
     await group.result()
@@ -123,6 +130,7 @@ SHAPES: list[Shape] = [
     canceled_before_the_first_task,
     group_completed,
     group_canceled,
+    reconciled_by_hand,
 ]
 
 
@@ -137,6 +145,17 @@ async def canceled_early(h: EpisodeHarness) -> str:
             await asyncio.sleep(0.01)
     async with serving(h.client, h.services):
         return (await (await starting).result()).run_id
+
+
+async def reconciled(h: EpisodeHarness) -> str:
+    """One repair on its host, one whose host is lost, one that fails, and a group."""
+    found = findings(repair("a"), repair("lost", host="gone"), groups=("g",), more=True)
+    looks = Looks([found, findings(repair("broken"), repair("b", host=None))], broken={"broken"})
+    async with reconciling(h.client, looks):
+        await h.client.execute_workflow(
+            names.RECONCILER, Reconcile(once=True), id="by-hand", task_queue=names.TASK_QUEUE
+        )
+    return "by-hand"
 
 
 def scrubbed(value: JsonValue) -> JsonValue:
@@ -168,6 +187,8 @@ async def record(shape: Shape) -> str:
             harness = EpisodeHarness(env, services, provider)
             if shape is canceled_before_the_first_task:
                 workflow_id = await canceled_early(harness)
+            elif shape is reconciled_by_hand:
+                workflow_id = await reconciled(harness)
             else:
                 async with serving(harness.client, services):
                     workflow_id = await shape(harness, script)

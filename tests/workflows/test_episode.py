@@ -163,6 +163,22 @@ async def test_a_deadline_stops_a_running_step(episodes: EpisodeHarness, script:
     assert episodes.provider.live == []
 
 
+async def test_a_deadline_ends_an_episode_that_is_queued(
+    episodes: EpisodeHarness, script: Script
+) -> None:
+    go = script.hold("a")
+    full = [await episodes.trainer.start(episodes.spec({"id": "a"})) for _ in range(4)]
+
+    result = await episodes.play({"id": "q"}, deadline_seconds=1)
+
+    assert (result.status, result.error_type) == (RunStatus.FAILED, "DeadlineExceeded")
+    assert "q" not in script.ran
+    assert await episodes.agrees(result.run_id, RunStatus.FAILED)
+    go.set()
+    for episode in full:
+        assert (await episode.result()).status is RunStatus.COMPLETED
+
+
 async def test_steps_beside_a_wait_run_while_it_waits(
     episodes: EpisodeHarness, script: Script
 ) -> None:

@@ -29,6 +29,7 @@ def test_every_shape_of_episode_has_a_recorded_history() -> None:
         "failed",
         "group-canceled",
         "group-completed",
+        "reconciled-by-hand",
         "refused",
         "retried",
         "waits-beside-steps",

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from agent_env.cli.show import temporal_url
-from agent_env.runs import RunIndex
-from agent_env.status import StepStatus
+from agent_env.outcome import Outcome
+from agent_env.results import SandboxRef
+from agent_env.runs import Finished, RunIndex
+from agent_env.status import RunStatus, StepStatus
 from tests.agent_env.cli.stage import COMPLETED, FAILED, T0, Cli, Said, end, group, new_run, report
 
 
@@ -52,6 +54,27 @@ def test_json_has_the_row_its_steps_and_its_workflow(
     assert (data["run_id"], data["status"], data["reward"]) == ("run-a", "COMPLETED", 1.0)
     assert (data["workflow_id"], data["temporal_url"]) == ("run-a", None)
     assert [step["step_id"] for step in data["steps"]] == ["a"]
+
+
+def test_what_is_still_up_is_named_with_what_becomes_of_it(
+    index: RunIndex, say: Callable[..., Said]
+) -> None:
+    run = new_run("run-a")
+    ref = SandboxRef(type="local", id="ab/cd", name="box", created_at=T0)
+    index.finish_run(
+        Finished(run=run, epoch=1, outcome=Outcome(status=RunStatus.COMPLETED), still_up=(ref,)),
+        at=T0,
+    )
+
+    said = say("show", "run-a")
+    shown, (listed,) = say("show", "run-a", "--json").json, say("list", "--json").json["items"]
+
+    (line,) = [line for line in said.out.splitlines() if line.startswith("still up")]
+    assert "local sandbox 'box' (ab/cd): could not be destroyed yet; workers keep trying" in line
+    assert shown["still_up"] == listed["still_up"] == [ref.model_dump(mode="json")]
+
+    index.record_destroyed("run-a", [ref])
+    assert "still up" not in say("show", "run-a").out
 
 
 def test_a_live_run_names_the_command_that_cancels_it(

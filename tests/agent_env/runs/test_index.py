@@ -91,6 +91,14 @@ def test_a_full_host_begins_nothing(index: RunIndex) -> None:
     assert index.get("run-1") == queued
 
 
+def test_a_queued_run_whose_cancel_was_asked_for_never_begins(index: RunIndex) -> None:
+    opened(index, room=0)
+    index.request_cancel("run-1", by="ana", reason="enough", at=T0)
+
+    assert index.begin_run("run-1", host="here", room=8, epoch=1, at=T0) is None
+    assert index.get("run-1").status is RunStatus.QUEUED
+
+
 def test_beginning_twice_keeps_the_first_host_and_time(index: RunIndex) -> None:
     opened(index, room=0)
     first = index.begin_run("run-1", host="here", room=1, epoch=1, at=T0)

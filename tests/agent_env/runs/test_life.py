@@ -12,16 +12,27 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from agent_env.disagreements import Closed, LiveRun, ending
 from agent_env.errors import ConflictError, RunNotFoundError
 from agent_env.results import StepReport
-from agent_env.runs import RunIndex, RunRecord
-from agent_env.status import FINISHED, RunStatus, StepStatus, may_move
+from agent_env.runs import Ended, RunIndex, RunRecord
+from agent_env.status import FINISHED, LIVE, RunStatus, StepStatus, may_move
 from tests.agent_env.runs.conftest import T0, finished, new_run, report, seconds
 
 HOSTS = st.sampled_from(["here", "there"])
 EPOCHS = st.integers(1, 4)
 ROOMS = st.integers(0, 1)
 WORKFLOWS = st.sampled_from(["first", "second"])
+OUTSIDE = st.sampled_from(
+    [
+        Closed("TERMINATED", "wrong"),
+        Closed("TIMED_OUT"),
+        Closed("NOT_FOUND"),
+        Closed("CANCELED", "enough"),
+        Closed("FAILED", "boom", "ValueError"),
+    ]
+)
+"""What Temporal may say of a workflow that did not write its row."""
 
 
 class Life(RuleBasedStateMachine):
@@ -37,6 +48,7 @@ class Life(RuleBasedStateMachine):
         self.workflow: str | None = None
         self.row: RunRecord | None = None
         self.steps: tuple[StepReport, ...] = ()
+        self.looked: LiveRun | None = None
         self.clock = 0
 
     def now(self) -> Any:
@@ -98,6 +110,50 @@ class Life(RuleBasedStateMachine):
 
         assert moved == (before is None or not before.status.is_finished)
         assert row.status == (status if before is None or moved else before.status)
+
+    @rule(host=HOSTS | st.none())
+    def list_again(self, host: str | None) -> None:
+        run = new_run(self.run_id, workflow_run_id=self.workflow)
+        place = host and f"{host}-{self.run_id}"
+
+        listed = self.index.restore_run(run, host=place, at=self.now())
+
+        assert listed == (self.row is None)
+
+    @rule()
+    def look(self) -> None:
+        """The reconciler reads the row; what it does about it may come at any time, or never."""
+        live = [run for status in LIVE for run in self.index.live_runs("default", status)]
+        self.looked = next((run for run in live if run.run_id == self.run_id), None)
+
+        row = self.row
+        assert (self.looked is not None) == (row is not None and not row.status.is_finished)
+
+    @precondition(lambda self: self.looked is not None)
+    @rule(closed=OUTSIDE)
+    def repair(self, closed: Closed) -> None:
+        """Its workflow is over, as it was looked at; a repair that was cut off is done again."""
+        looked, before = self.looked, self.row
+        assert looked is not None
+        assert before is not None
+        end = Ended(
+            run_id=looked.run_id, workflow_run_id=looked.workflow_run_id, outcome=ending(closed)
+        )
+
+        row, moved = self.index.end_run(end, at=self.now())
+
+        is_same = before.workflow_run_id == looked.workflow_run_id
+        assert moved == (is_same and not before.status.is_finished)
+        assert row.status == (end.outcome.status if moved else before.status)
+        assert self.index.end_run(end, at=self.now()) == (row, False)
+
+    def teardown(self) -> None:
+        """However it went on: one more look and repair, and the run has ended."""
+        self.look()
+        if self.looked is not None:
+            self.repair(Closed("TERMINATED", "at last"))
+            self.every_move_is_legal()
+        assert self.row is None or self.row.status.is_finished
 
     @invariant()
     def every_move_is_legal(self) -> None:

@@ -73,9 +73,13 @@ CASES: list[tuple[Callable[[RunIndex], object], str]] = [
     (lambda i: i.members("grp"), "ix_runs_group"),
     (lambda i: i.count_running("here"), "ix_runs_running"),
     (lambda i: opened(i, "run-2"), "ix_runs_running"),
+    (lambda i: i.live_runs("default", RunStatus.QUEUED), "ix_runs_status"),
+    (lambda i: i.live_runs("default", RunStatus.RUNNING, after=CURSOR), "ix_runs_status"),
     (lambda i: i.finish_run(finished(), at=T0), "sqlite_autoindex_runs_1"),
     (lambda i: i.steps("run-1"), "sqlite_autoindex_steps_1"),
     (lambda i: i.requeue_run("run-1", epoch=2), "sqlite_autoindex_runs_1"),
+    (lambda i: i.still_up(after="run-1"), "ix_runs_still_up"),
+    (lambda i: i.places(["run-1", "run-2"]), "sqlite_autoindex_runs_1"),
     (lambda i: i.cancel_group("grp", by="a", reason="", at=T0), "ix_runs_group"),
 ]
 

@@ -59,6 +59,23 @@ def test_of_those_that_open_an_empty_database_at_once_one_migrates(empty: str) -
     assert {upgrade.after for upgrade in upgrades} == {schema.HEAD}
 
 
+def test_an_index_of_the_first_schema_is_migrated_with_its_runs(empty: str) -> None:
+    index = RunIndex.open(empty)
+    row = opened(index)
+    index.close()
+    database = Database(empty)
+    database.write(lambda connection: connection.execute(text("DROP INDEX ix_runs_still_up")))
+    database.close()
+    set_revision(empty, "0001")
+
+    index = RunIndex.open(empty)
+
+    assert index.get("run-1") == row
+    assert index.still_up() == ()
+    index.close()
+    assert schema.upgrade(empty) == (schema.HEAD, schema.HEAD)
+
+
 def test_upgrading_says_what_it_did(empty: str) -> None:
     assert schema.upgrade(empty) == (None, schema.HEAD)
     assert schema.upgrade(empty) == (schema.HEAD, schema.HEAD)
@@ -95,7 +112,7 @@ def test_a_schema_newer_than_the_code_is_refused(empty: str, migrate: bool | Non
 
 
 def test_an_older_schema_that_may_not_be_migrated_names_the_command(empty: str) -> None:
-    with pytest.raises(ConfigError, match=r"has schema none, .* 0001; run `episodes db upgrade`"):
+    with pytest.raises(ConfigError, match=r"has schema none, .* 0002; run `episodes db upgrade`"):
         RunIndex.open(empty, migrate=False)
 
 

@@ -105,3 +105,41 @@ async def test_a_provider_that_was_not_opened_yet_is_asked_when_its_type_is_name
     left = await providers.destroy_owned("run", types=["late"])
 
     assert (left, fake.live) == ([], [])
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two installed providers: one that works, and one that can't be imported."""
+    folder = tmp_path / "installed"
+    (folder / "mine-1.dist-info").mkdir(parents=True)
+    (folder / "mine-1.dist-info" / "METADATA").write_text("Name: mine\nVersion: 1\n")
+    (folder / "mine-1.dist-info" / "entry_points.txt").write_text(
+        "[durable_episodes.sandboxes]\n"
+        "good = agent_env.sandboxes.local:LocalProvider\nbad = no.such.module:Provider\n"
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+@pytest.mark.usefixtures("plugins")
+def test_all_that_is_installed_is_found_and_what_is_broken_is_said(tmp_path: Path) -> None:
+    fake = FakeSandboxProvider()
+    providers = Providers(tmp_path, {"fake": fake})
+
+    found, broken = providers.installed()
+
+    assert found["fake"] is fake
+    assert {type for type, each in found.items() if isinstance(each, LocalProvider)} == {
+        "local",
+        "good",
+    }
+    assert list(broken) == ["bad"]
+    assert isinstance(broken["bad"], ModuleNotFoundError)
+
+
+@pytest.mark.usefixtures("plugins")
+def test_looking_for_all_that_is_installed_brings_none_of_it_into_use(tmp_path: Path) -> None:
+    providers = Providers(tmp_path)
+    providers.installed()
+
+    assert providers.local() == [providers.open("local")]

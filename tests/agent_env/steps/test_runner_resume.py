@@ -186,6 +186,6 @@ async def test_cleaning_removes_what_is_left_of_a_run(stage: Stage) -> None:
     await stage.run(stage.task({"once": succeeds()}, once={"rerun": False}))
     assert stage.work_left() != []
 
-    stage.runner.clean("run/1")
+    await stage.runner.clean("run/1")
 
     assert stage.work_left() == []

@@ -1,6 +1,7 @@
 import concurrent.futures.thread  # noqa: F401  # pyright: ignore[reportUnusedImport] - loaded late else, when we may not read it
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -114,4 +115,39 @@ def test_cleaning_removes_all_of_one_run_and_nothing_of_another(
     dirs.clean("run")
     dirs.clean("no such run")
 
-    assert set(left(tmp_path)) == {other, other.parent}
+    assert set(left(tmp_path)) == {other, other.parent, other.parent.with_suffix(".run")}
+
+
+def test_each_runs_folder_is_found_with_the_runs_id(dirs: WorkDirs) -> None:
+    assert dirs.found() == []
+    made = dirs.make("日本/../x", "step", 1)
+    dirs.mark_started("other", "step", 1)
+
+    found = {each.run_id: each for each in dirs.found()}
+
+    assert set(found) == {"日本/../x", "other"}
+    assert found["日本/../x"].name == made.parent.name
+    assert abs((datetime.now(UTC) - found["other"].changed_at).total_seconds()) < 60
+
+
+def test_a_folder_of_nobody_goes_by_its_own_name(dirs: WorkDirs, tmp_path: Path) -> None:
+    folder = dirs.make("run", "step", 1).parent
+    folder.with_suffix(".run").write_text("", encoding="utf-8")  # cut off by a power cut
+
+    (found,) = dirs.found()
+
+    assert (found.run_id, found.name) == (folder.name, folder.name)
+    dirs.clean_named(found.name)
+    assert left(tmp_path) == []
+
+
+def test_a_note_without_a_folder_is_found_and_removed(dirs: WorkDirs, tmp_path: Path) -> None:
+    folder = dirs.make("run", "step", 1)
+    folder.rmdir()
+    folder.parent.rmdir()
+
+    (found,) = dirs.found()
+    dirs.clean_named(found.name)
+
+    assert found.run_id == "run"
+    assert left(tmp_path) == []

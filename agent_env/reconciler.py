@@ -1,0 +1,269 @@
+"""Compares the run index with Temporal, and repairs what is only a row or a request.
+
+What needs a host, the end of a run with its teardown, is left to the workflow
+``agent_env.Reconcile``. A row whose workflow is open is never ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+from temporalio.client import (
+    Client,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from agent_env import names
+from agent_env._executions import Execution, closed, described, open_workflows, started_with
+from agent_env.disagreements import (
+    Disagreement,
+    GroupTally,
+    Kind,
+    LiveRun,
+    Standing,
+    ending,
+    is_fresh,
+    standing,
+    why_never_started,
+)
+from agent_env.outcome import Outcome
+from agent_env.runs import RunCursor, RunIndex, new_run
+from agent_env.specs import CancelMembers, Placement, Repair, Repaired
+from agent_env.status import LIVE
+from agent_env.task import sandbox_types
+
+_PAGE = 500
+_AT_ONCE = 16
+"""Most questions to Temporal at one time."""
+_LISTED_WITHIN_S = 10.0
+"""How long an episode may take to say where it is, in seconds."""
+
+Question = Callable[[], Awaitable[Disagreement | None]]
+
+
+class Look(NamedTuple):
+    """What one pass found."""
+
+    found: tuple[Disagreement, ...]
+    is_whole: bool
+    """False when there were more than it may find."""
+    live: int
+    """Live rows that were compared."""
+    open: int
+    """Open episodes and groups in Temporal."""
+
+
+class Reconciler:
+    """One index against one namespace.
+
+    Args:
+        client: Of the namespace.
+        index: Of the rows.
+        now: The clock that rows are written by.
+    """
+
+    def __init__(self, client: Client, index: RunIndex, *, now: Callable[[], datetime]) -> None:
+        self._client = client
+        self._index = index
+        self._now = now
+
+    async def look(self, *, ignore: Collection[str] = (), limit: int = 1000) -> Look:
+        """Find what disagrees; changes nothing.
+
+        Live rows are read page by page, open workflows are listed once; only rows without an open
+        workflow cost a question each.
+
+        Args:
+            ignore: Runs and groups to leave alone.
+            limit: About how many to find, at most.
+
+        Raises:
+            RPCError: Temporal does not answer. Safe to retry.
+            IndexUnavailableError: the run index does not answer. Safe to retry.
+        """
+        opened = await open_workflows(self._client)
+        unlisted = {
+            id for id, found in opened.episodes.items() if not self._is_fresh(found.started_at)
+        }
+        tally, doubtful, live = GroupTally(), list[LiveRun](), 0
+        async for rows in self._live_rows():
+            live += len(rows)
+            unlisted.difference_update(row.run_id for row in rows)
+            for row in rows:
+                how = standing(row, opened, self._now())
+                tally.add(row, how, self._now())
+                if how in (Standing.SUSPECT, Standing.UNHEARD) and row.run_id not in ignore:
+                    doubtful.append(row)
+        questions = [partial(self._examined, row) for row in doubtful]
+        questions += [
+            partial(self._stranded, group, count)
+            for group, count in tally.stranded
+            if group not in ignore
+        ]
+        questions += [partial(self._unheard_group, *group) for group in tally.unheard]
+        questions += [partial(self._unlisted, id) for id in await self._without_row(unlisted)]
+        found, is_whole = await self._answered(questions, limit)
+        return Look(found, is_whole, live, len(opened.episodes) + len(opened.groups))
+
+    async def mend(self, found: Disagreement) -> Repaired:
+        """Repair an unlisted run or an unheard cancel, which needs no host.
+
+        Raises:
+            RPCError: Temporal does not answer. Safe to retry.
+            IndexUnavailableError: the run index does not answer. Safe to retry.
+        """
+        done = (
+            await self._restored(found)
+            if found.kind is Kind.UNLISTED
+            else await self._canceled(found)
+        )
+        detail = found.detail if done else f"not yet: {found.detail}"
+        return Repaired(target=found.target, changed=done, detail=detail, agrees=done)
+
+    async def _live_rows(self) -> AsyncIterator[Sequence[LiveRun]]:
+        for status in LIVE:
+            after: RunCursor | None = None
+            while True:
+                rows = await asyncio.to_thread(
+                    self._index.live_runs,
+                    self._client.namespace,
+                    status,
+                    after=after,
+                    limit=_PAGE,
+                )
+                yield rows
+                if len(rows) < _PAGE:
+                    break
+                after = RunCursor(created_at=rows[-1].created_at, run_id=rows[-1].run_id)
+
+    async def _without_row(self, run_ids: Collection[str]) -> list[str]:
+        ids = sorted(run_ids)
+        places = await asyncio.to_thread(self._index.places, ids)
+        return [id for id in ids if id not in places]
+
+    async def _answered(
+        self, questions: Sequence[Question], limit: int
+    ) -> tuple[tuple[Disagreement, ...], bool]:
+        """Ask in order, some at a time, until enough is found; whether that was all."""
+        found: list[Disagreement] = []
+        for first in range(0, len(questions), _AT_ONCE):
+            if len(found) >= limit:
+                return tuple(found), False
+            asked = (question() for question in questions[first : first + _AT_ONCE])
+            found += [answer for answer in await asyncio.gather(*asked) if answer is not None]
+        return tuple(found), True
+
+    async def _examined(self, row: LiveRun) -> Disagreement | None:
+        """Look closely at a row that may disagree: a listing may lag, a description does not."""
+        latest = await described(self._client, row.run_id)
+        if latest is not None and latest.is_open:
+            return self._unheard(row, latest)
+        its = latest
+        if latest is not None and row.workflow_run_id not in (None, latest.run_id):
+            its = await described(self._client, row.run_id, row.workflow_run_id)
+            if its is not None and its.status == "CONTINUED_AS_NEW":
+                its = latest
+        outcome, is_own = await self._ending(row.run_id, its)
+        start = its and await started_with(self._client, row.run_id, its.run_id)
+        repair = Repair(
+            run_id=row.run_id,
+            workflow_run_id=row.workflow_run_id,
+            host=row.host,
+            outcome=outcome,
+            is_own=is_own,
+            reward_step=start.task.reward if start else None,
+            sandbox_types=tuple(sorted(sandbox_types(start.task))) if start else (),
+        )
+        detail = f"{outcome.status} {outcome.error or ''}".rstrip()
+        return Disagreement(Kind.ENDED, row.run_id, detail, repair=repair)
+
+    async def _ending(self, run_id: str, its: Execution | None) -> tuple[Outcome, bool]:
+        how = await closed(self._client, run_id, its)
+        return ending(how), how.result is not None
+
+    def _unheard(self, row: LiveRun, latest: Execution) -> Disagreement | None:
+        if row.cancel_requested_at is None or latest.is_cancel_requested:
+            return None
+        return _unheard(row.run_id, row.cancel_requested_reason or "", latest)
+
+    async def _unheard_group(self, group: str, reason: str) -> Disagreement | None:
+        latest = await described(self._client, group)
+        if latest is None or not latest.is_open or latest.is_cancel_requested:
+            return None
+        return _unheard(group, reason, latest)
+
+    async def _stranded(self, group: str, count: int) -> Disagreement | None:
+        latest = await described(self._client, group)
+        if latest is not None and (latest.closed_at is None or self._is_fresh(latest.closed_at)):
+            return None  # open, or a member may be about to start
+        reason = why_never_started(await closed(self._client, group, latest))
+        return Disagreement(
+            Kind.STRANDED,
+            group,
+            f"{count} members never started: CANCELED {reason}",
+            members=CancelMembers(run_group_id=group, reason=reason),
+        )
+
+    async def _unlisted(self, run_id: str) -> Disagreement | None:
+        latest = await described(self._client, run_id)
+        if latest is None or not latest.is_open or not latest.is_begun:
+            return None  # over by now, or no worker has had the chance to list it
+        detail = "listed again: its workflow is open and it had no row"
+        return Disagreement(Kind.UNLISTED, run_id, detail, workflow_run_id=latest.run_id)
+
+    async def _restored(self, found: Disagreement) -> bool:
+        start = await started_with(self._client, found.target, found.workflow_run_id)
+        latest = await described(self._client, found.target, found.workflow_run_id)
+        if start is None or latest is None:
+            return False
+        workflow = self._client.get_workflow_handle(found.target, run_id=latest.run_id)
+        try:
+            async with asyncio.timeout(_LISTED_WITHIN_S):
+                # By id: asked again, it is the same question, however often it goes unanswered.
+                place = await workflow.execute_update(
+                    names.LISTED, id="reconcile", result_type=Placement
+                )
+        except (TimeoutError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError):
+            return False
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return False
+        run = new_run(
+            start,
+            workflow_run_id=latest.run_id,
+            namespace=self._client.namespace,
+            created_at=latest.started_at,
+        )
+        return await asyncio.to_thread(
+            self._index.restore_run, run, host=place.host, at=self._now()
+        )
+
+    async def _canceled(self, found: Disagreement) -> bool:
+        workflow = self._client.get_workflow_handle(found.target, run_id=found.workflow_run_id)
+        try:
+            await workflow.cancel(reason=found.reason)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return False
+        return True
+
+    def _is_fresh(self, at: datetime) -> bool:
+        return is_fresh(at, self._now())
+
+
+def _unheard(target: str, reason: str, latest: Execution) -> Disagreement:
+    return Disagreement(
+        Kind.UNHEARD,
+        target,
+        f"asked Temporal to cancel it: {reason or 'no reason was given'}",
+        workflow_run_id=latest.run_id,
+        reason=reason,
+    )

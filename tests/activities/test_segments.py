@@ -1,0 +1,65 @@
+"""activities/_segments.py: segments of a run that was ended from outside; what a worker held."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+from activities._segments import Segments
+from agent_env._abandoned import HeldAttempt
+
+ATTEMPT = HeldAttempt("run", "w", "1")
+
+
+async def test_stopping_a_run_waits_until_what_runs_of_it_is_over(tmp_path: Path) -> None:
+    segments = Segments(tmp_path)
+    told, go = asyncio.Event(), asyncio.Event()
+
+    async def play(run_id: str) -> None:
+        with segments.running(run_id, 1, ("a",), ATTEMPT) as stop:
+            await stop.wait()
+            told.set()
+            await go.wait()
+
+    async with asyncio.timeout(30):
+        playing = asyncio.create_task(play("run"))
+        other = asyncio.create_task(play("other"))
+        while len(segments) < 2:
+            await asyncio.sleep(0)
+        stopping = asyncio.create_task(segments.stopped("run"))
+        await told.wait()
+        was_done = stopping.done()
+        go.set()
+        await stopping
+
+        assert not was_done
+        assert len(segments) == 1
+        await playing
+        other.cancel()
+        await asyncio.wait([other])
+
+
+async def test_stopping_a_run_does_not_wait_for_ever(tmp_path: Path) -> None:
+    segments = Segments(tmp_path)
+
+    with segments.running("run", 1, ("a",), ATTEMPT) as stop:
+        async with asyncio.timeout(30):
+            await segments.stopped("run", within=timedelta(milliseconds=50))
+
+        assert stop.is_set()
+        assert len(segments) == 1
+
+
+async def test_stopping_a_run_of_which_nothing_runs_takes_no_time(tmp_path: Path) -> None:
+    async with asyncio.timeout(1):
+        await Segments(tmp_path).stopped("run")
+
+
+def test_an_attempt_that_could_not_be_given_back_is_left_to_the_next_worker(
+    tmp_path: Path,
+) -> None:
+    with Segments(tmp_path).held(ATTEMPT):
+        interrupted = next(Segments(tmp_path).abandoned())
+        given_back = [*Segments(tmp_path).abandoned()]
+        left = [*Segments(tmp_path).abandoned()]
+
+    assert (interrupted, given_back, left) == (ATTEMPT, [ATTEMPT], [])

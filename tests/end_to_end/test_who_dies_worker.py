@@ -1,0 +1,186 @@
+"""A worker is killed, in a step and while it takes down; and nothing that had ended is repeated."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+from pathlib import Path
+
+from temporalio.api.enums.v1 import PendingActivityState
+
+from agent_env.status import RunStatus
+from tests.end_to_end.conftest import Product, processes_with
+from tests.end_to_end.stage import box, command, sandbox_folders, spec
+from tests.end_to_end.who_dies import (
+    LONG,
+    MANY_FILES,
+    Process,
+    Steps,
+    assert_ended,
+    is_reported,
+    nap,
+    pending,
+    teardown_began,
+    until,
+    worker,
+)
+
+FINISH = "agent_env.finish"
+SCHEDULED = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+
+
+async def test_killed_in_a_step_it_goes_on_there_and_what_had_ended_is_not_run_again(
+    product: Product, tmp_path: Path
+) -> None:
+    sleep, steps = nap(), Steps(tmp_path)
+    boxed = f"test -e seen || {{ touch seen; sleep {sleep}; }}"
+    with worker(product) as first:
+        episode = await product.trainer.start(
+            spec(
+                box(),
+                steps.quick("once"),
+                steps.nap_once("cut", sleep),
+                command("boxed", boxed, depends_on=["once", "box"]),
+            )
+        )
+        await product.until(lambda: len(processes_with(sleep)) >= 2, LONG)
+        await until(lambda: is_reported(product, episode.run_id, "once"))
+        await asyncio.to_thread(first.kill)
+    await product.until(lambda: not processes_with(sleep))
+    between = product.index.get(episode.run_id)
+
+    with worker(product):
+        result = await episode.result()
+
+    assert between.status is RunStatus.RUNNING
+    assert (result.status, product.index.get(episode.run_id).epoch) == (RunStatus.COMPLETED, 1)
+    assert (steps.times("once"), steps.times("cut")) == (1, 2)
+    await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep)
+
+
+async def test_killed_while_a_sandbox_is_destroyed_it_goes_on_with_that(
+    product: Product, tmp_path: Path
+) -> None:
+    sleep, steps = nap(), Steps(tmp_path)
+    with worker(product) as first:
+        episode = await product.trainer.start(spec(box(), steps.quick("once"), MANY_FILES))
+        sandbox = await teardown_began(product)
+        os.kill(first.pid, signal.SIGSTOP)
+        half_removed = sandbox.exists()
+        await asyncio.to_thread(first.kill)
+    between = product.index.get(episode.run_id)
+
+    with worker(product):
+        result = await episode.result()
+
+    assert half_removed
+    assert between.status is RunStatus.RUNNING
+    assert result.status is RunStatus.COMPLETED
+    assert steps.times("once") == 1
+    await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep)
+
+
+async def test_killed_between_teardown_and_the_row_it_writes_the_row_after_its_restart(
+    product: Product, tmp_path: Path
+) -> None:
+    sleep, steps = nap(), Steps(tmp_path)
+    with worker(product) as first:
+        episode = await product.trainer.start(
+            spec(box(), steps.quick("once"), steps.nap("nap", nap(2)))
+        )
+        await product.until(lambda: steps.times("nap") == 1, LONG)
+        with sqlite3.connect(product.state_dir / "episodes.sqlite") as other:
+            other.execute("BEGIN IMMEDIATE")
+            await product.until(lambda: not sandbox_folders(product), LONG)
+            (finish,) = await pending(product, episode.run_id, FINISH)
+            await asyncio.to_thread(first.kill)
+            other.rollback()
+        other.close()
+    between = product.index.get(episode.run_id)
+
+    with worker(product):
+        result = await episode.result()
+
+    assert finish.state == STARTED
+    assert between.status is RunStatus.RUNNING
+    assert result.status is RunStatus.COMPLETED
+    assert (steps.times("once"), steps.times("nap")) == (1, 1)
+    await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep)
+
+
+async def finish_is_due(product: Product, steps: Steps, host: Process, other: Path) -> str:
+    """An episode whose host died in its last timer, and whose outcome another worker decided."""
+    episode = await product.trainer.start(
+        spec(box(), steps.quick("once"), {"id": "wait", "type": "wait", "seconds": 4})
+    )
+
+    async def is_in_timer() -> bool:
+        segments = await pending(product, episode.run_id, "agent_env.run_steps")
+        return steps.times("once") == 1 and not segments
+
+    async def waits_for_its_host() -> bool:
+        calls = await pending(product, episode.run_id, FINISH)
+        return [call.state for call in calls] == [SCHEDULED]
+
+    await until(is_in_timer)
+    with worker(product, other):
+        await asyncio.to_thread(host.kill)
+        await until(waits_for_its_host)
+    return episode.run_id
+
+
+async def test_killed_between_the_outcome_and_finish_it_finishes_after_its_restart(
+    product: Product, tmp_path: Path
+) -> None:
+    steps, other = Steps(tmp_path), tmp_path / "other"
+    with worker(product) as first:
+        run_id = await finish_is_due(product, steps, first, other)
+    between = product.index.get(run_id)
+
+    with worker(product):
+        result = await product.trainer.attach(run_id).result()
+
+    assert between.status is RunStatus.RUNNING
+    assert result.status is RunStatus.COMPLETED
+    assert steps.times("once") == 1
+    await assert_ended(
+        product, run_id, RunStatus.COMPLETED, nap=nap(), hosts=[product.state_dir, other]
+    )
+
+
+async def test_killed_for_good_between_the_outcome_and_finish_another_worker_finishes(
+    product: Product, tmp_path: Path
+) -> None:
+    steps, other = Steps(tmp_path), tmp_path / "other"
+    with worker(product, host_lost_after_s=5) as first:
+        run_id = await finish_is_due(product, steps, first, other)
+
+    with worker(product, other):
+        result = await product.trainer.attach(run_id).result()
+
+    assert (result.status, product.index.get(run_id).epoch) == (RunStatus.COMPLETED, 1)
+    assert steps.times("once") == 1
+    await assert_ended(product, run_id, RunStatus.COMPLETED, nap=nap(), hosts=[other])
+
+
+async def test_asked_to_stop_it_tells_what_has_just_ended_of_an_episode_that_was_queued(
+    product: Product, tmp_path: Path
+) -> None:
+    sleep, steps = nap(), Steps(tmp_path)
+    with worker(product, max_episodes=1, graceful_shutdown_s=0) as first:
+        full = await product.trainer.start(spec(steps.nap("full", nap(2))))
+        queued = await product.trainer.start(
+            spec(steps.quick("once"), steps.nap_once("cut", sleep))
+        )
+        await full.result()
+        # Before the first heartbeat: only the worker's last word tells of it.
+        await product.until(lambda: bool(processes_with(sleep)), LONG)
+        await asyncio.to_thread(first.end)
+
+    with worker(product, max_episodes=1):
+        result = await queued.result()
+
+    assert result.status is RunStatus.COMPLETED
+    assert (steps.times("once"), steps.times("cut")) == (1, 2)
+    await assert_ended(product, queued.run_id, RunStatus.COMPLETED, nap=sleep)

@@ -1,0 +1,80 @@
+"""Calls of activities on the host that has an episode."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import (
+    ApplicationError,
+    FailureError,
+    TimeoutError,
+    is_cancelled_exception,
+)
+from temporalio.workflow import ActivityConfig
+
+from agent_env import names
+from agent_env.specs import Finish, Placement, RunSteps, StepProgress
+from workflows import _calls
+from workflows._faults import root
+
+Order = TypeVar("Order", RunSteps, Finish)
+_T = TypeVar("_T")
+
+
+class Host:
+    """One host. Its work goes over its queue, where it waits for ``host_lost_after`` at most.
+
+    The worker that took an episode as it listed it runs its workflow, too. That one is handed the
+    work with the answer to the workflow task: two writes of the engine less. It is tried once; what
+    goes wrong then, or has come to another worker meanwhile, goes over the queue.
+
+    Args:
+        placement: Where the episode runs.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        assert placement.host is not None
+        self.name = placement.host
+        self.lost_after = placement.policy.host_lost_after
+        self._is_eager = placement.eager
+
+    async def call(
+        self, method: Callable[[Any, Order], Awaitable[_T]], order: Order, call: ActivityConfig
+    ) -> _T:
+        """Have it done there.
+
+        Raises:
+            FailureError: it could not be done, or was canceled; ``is_host_lost`` tells of a host
+                that does not answer.
+        """
+        if self._is_eager:
+            try:
+                return await workflow.execute_activity_method(
+                    method,
+                    order.model_copy(update={"host": self.name}),
+                    **_calls.eager(call),
+                )
+            except FailureError as error:
+                task = asyncio.current_task()
+                if is_cancelled_exception(error) or (task is not None and task.cancelling()):
+                    raise
+                self._is_eager = False
+                if isinstance(order, RunSteps):
+                    order = order.model_copy(update={"earlier": _progress(error)})
+        return await workflow.execute_activity_method(
+            method,
+            order,
+            **_calls.on(names.host_queue(self.name), call, host_lost_after=self.lost_after),
+        )
+
+
+def _progress(error: FailureError) -> StepProgress | None:
+    """How far an attempt got that ended with its worker."""
+    found = root(error)
+    details: Any = ()
+    if isinstance(found, TimeoutError):
+        details = found.last_heartbeat_details
+    elif isinstance(found, ApplicationError):
+        details = found.details
+    return StepProgress.model_validate(details[0]) if details else None
