@@ -63,11 +63,9 @@ def worker_stops(progress: StepProgress) -> ApplicationError:
     )
 
 
-def not_handed_over() -> ApplicationError:
-    """What work ends with at once that is for the queue: its next attempt waits there."""
-    return ApplicationError(
-        "it is for the queue", type="ForTheQueue", category=ApplicationErrorCategory.BENIGN
-    )
+def left_queued(why: str) -> ApplicationError:
+    """What a ``begin`` ends with that took nothing: usual, so not worth a line in the log."""
+    return ApplicationError(why, type="LeftQueued", category=ApplicationErrorCategory.BENIGN)
 
 
 def _what() -> str:

@@ -5,9 +5,8 @@ from datetime import datetime
 
 from temporalio import activity
 
-from activities._translate import not_handed_over, translating
+from activities._translate import left_queued, translating
 from agent_env import names
-from agent_env.errors import UnavailableError
 from agent_env.runs import RunIndex, RunRecord, new_run
 from agent_env.specs import BeginRun, OpenRun, Placement, Policy
 from agent_env.status import RunStatus
@@ -55,15 +54,13 @@ class RecordActivities:
                 order.run_id, host=self._host, room=self._room, epoch=order.epoch, at=self._now()
             )
             if taken is None:
-                raise UnavailableError(
-                    f"host {self._host!r} is full, or {order.run_id!r} is being canceled"
-                )
+                raise left_queued(f"host {self._host!r} is full, or the run is being canceled")
             return self._placement(taken)
 
     @activity.defn(name=names.BEGIN)
     def queue(self, order: BeginRun) -> Placement:
         """Begin, handed over with a workflow task: leave it to whichever host has room."""
-        raise not_handed_over()
+        raise left_queued("its next attempt comes over the queue")
 
     def _placement(self, run: RunRecord) -> Placement:
         return Placement(

@@ -124,8 +124,8 @@ async def finish_is_due(product: Product, steps: Steps, host: Process, other: Pa
         return [call.state for call in calls] == [SCHEDULED]
 
     await until(is_in_timer)
+    await asyncio.to_thread(host.kill)
     with worker(product, other):
-        await asyncio.to_thread(host.kill)
         await until(waits_for_its_host)
     return episode.run_id
 
