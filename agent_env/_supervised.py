@@ -25,6 +25,7 @@ _SETUP_S = 2.0
 """How long a command may still take to be set up before its kill, which could miss it earlier."""
 _DEATH_S = 5.0
 _TROUBLE_BYTES = 8 * 1024
+_STATUS = re.compile(rb"^status (\d+) (\w*)\n", re.MULTILINE)
 _FIRST_FREE_FD = max(Fd) + 1
 
 
@@ -238,10 +239,10 @@ class Supervised:
                 self._open_init(int(found[1]))
             self._readers[Fd.TROUBLE].drain(_LOOSE_PIPE_BYTES)
             self.has_started = True
+            # A busy loop hears of start and end at once, and of a signal before both.
+            self._is_signal = bool(_STATUS.search(self._said) and self._trouble.text()[0])
             settle(self._set_up)
-        if self._status is None and (
-            found := re.search(rb"^status (\d+) (\w*)\n", self._said, re.M)
-        ):
+        if self._status is None and (found := _STATUS.search(self._said)):
             self._readers[Fd.TROUBLE].drain(_LOOSE_PIPE_BYTES)
             self._status = int(found[1])
             self._is_open = found[2] == b"open" if found[2] else None

@@ -1,6 +1,7 @@
 """Commands run as asked, under each isolation that this machine permits."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,6 +88,17 @@ async def test_an_exit_code_is_told_from_a_signal(
     run_command: Run, command: str, code: int
 ) -> None:
     assert (await run_command("sh", "-c", command)).exit_code == code
+
+
+@pytest.mark.parametrize(("command", "code"), [("kill -TERM $$", -15), ("exit 143", 143)])
+async def test_a_busy_loop_tells_a_signal_that_it_hears_of_late(
+    run_command: Run, command: str, code: int
+) -> None:
+    running = asyncio.create_task(run_command("sh", "-c", command))
+    await asyncio.sleep(0)
+    time.sleep(0.5)  # noqa: ASYNC251 (so that the loop is busy)
+
+    assert (await running).exit_code == code
 
 
 async def test_programs_that_can_not_run_are_results(run_command: Run, tmp_path: Path) -> None:
