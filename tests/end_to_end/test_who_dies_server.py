@@ -31,7 +31,7 @@ def kill_server(product: Product) -> None:
 async def test_in_a_step_in_a_timer_and_queued_they_go_on_where_they_were(
     product: Product, tmp_path: Path
 ) -> None:
-    sleep, steps = nap(12), Steps(tmp_path)
+    sleep, steps = nap(20), Steps(tmp_path)
     with worker(product, max_episodes=2):
         in_step = await product.trainer.start(
             spec(box(), steps.quick("before step"), steps.nap("step", sleep))
