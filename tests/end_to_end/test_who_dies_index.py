@@ -74,6 +74,8 @@ class Played:
         for run_id in (self.running, self.queued):
             result = await self._product.trainer.attach(run_id).result()
             assert result.status is RunStatus.COMPLETED
+        # Not before both are over: the queued one has its folders on the same host.
+        for run_id in (self.running, self.queued):
             await assert_ended(self._product, run_id, RunStatus.COMPLETED, nap=self.sleep)
         ran = ["nap 0", "nap 1", "nap 2", "queued"]
         assert [self._steps.times(step_id) for step_id in ran] == [1] * len(ran)
