@@ -1,5 +1,6 @@
 """Ways to start a command so that its whole tree can be killed, and what each is worth."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -18,11 +19,6 @@ SYSTEM_FOLDERS = (
 """What a sandbox sees of the machine, read-only, unless it has a folder of that name itself."""
 CLOSED_FOLDERS = frozenset({*SYSTEM_FOLDERS, "etc", "proc", "dev", "sys"} - {"opt"})
 """Names at the root that a sandbox can't have as its own."""
-_ETC = (
-    "alternatives", "ca-certificates", "fonts", "java", "ld.so.cache", "ld.so.conf",
-    "ld.so.conf.d", "localtime", "magic", "mime.types", "nsswitch.conf", "os-release", "perl",
-    "pki", "protocols", "python3", "services", "ssl", "terminfo", "timezone",
-)  # fmt: skip
 
 
 class Fd(IntEnum):
@@ -102,7 +98,9 @@ class SandboxView:
     root: Path
     """Each folder and file in it appears at the sandbox's ``/``, writable."""
     etc: Path
-    """Files for ``/etc``, read-only."""
+    """Folder that appears as ``/etc``, read-only."""
+    own_etc: Path
+    """Files that take the place of those of the same names in ``etc``."""
     shared_memory: Path
     """Folder that appears as ``/dev/shm``."""
     hidden: Path
@@ -127,10 +125,15 @@ def isolation_works(isolation: Isolation) -> bool:
     """Whether commands can be run this way here, in both views. Blocks."""
     with tempfile.TemporaryDirectory(prefix="episodes-") as folder:
         here = Path(folder)
-        for name in ("root", "etc", "shm"):
+        for name in ("root", "etc", "own", "shm"):
             (here / name).mkdir()
         closed = SandboxView(
-            here / "root", here / "etc", here / "shm", here, uid=unprivileged_uid(0)
+            here / "root",
+            here / "etc",
+            here / "own",
+            here / "shm",
+            here,
+            uid=unprivileged_uid(0),
         )
         return all(_runs(isolation, view) for view in (HostView(), closed))
 
@@ -167,10 +170,15 @@ def program(name: str) -> str:
     Raises:
         FileNotFoundError: it is not installed.
     """
-    path = shutil.which(name, path=_PATH) or shutil.which(name)
-    if path is None:
+    return _found(name, os.environ.get("PATH"))
+
+
+@functools.cache
+def _found(name: str, path: str | None) -> str:
+    found = shutil.which(name, path=_PATH) or shutil.which(name, path=path)
+    if found is None:
         raise FileNotFoundError(f"{name} is not installed")
-    return path
+    return found
 
 
 class CommandLine(NamedTuple):
@@ -223,24 +231,34 @@ def _own_root(view: SandboxView) -> list[str]:
     if os.geteuid() != 0 or view.uid is None:
         argv += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
     own = {entry.name: entry for entry in os.scandir(view.root) if not entry.is_symlink()}
-    for name in SYSTEM_FOLDERS:
-        path = Path("/", name)
-        if path.is_symlink():
-            argv += ["--symlink", os.readlink(path), str(path)]
-        elif name not in own and path.is_dir():
-            argv += ["--ro-bind", str(path), str(path)]
-            if view.hidden.resolve().is_relative_to(path):
-                argv += ["--tmpfs", str(view.hidden.resolve())]
-    argv += ["--perms", "0755", "--dir", "/etc"]
-    for name in _ETC if not view.network else (*_ETC, "resolv.conf"):
-        if Path("/etc", name).exists():
-            argv += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
-    for entry in os.scandir(view.etc):
+    hidden = view.hidden.resolve()
+    for path, target in _system_folders():
+        if target:
+            argv += ["--symlink", target, path]
+        elif path[1:] not in own:
+            argv += ["--ro-bind", path, path]
+            if hidden.is_relative_to(path):
+                argv += ["--tmpfs", str(hidden)]
+    argv += ["--ro-bind", str(view.etc), "/etc"]
+    for entry in os.scandir(view.own_etc):
         argv += ["--ro-bind", entry.path, f"/etc/{entry.name}"]
+    if view.network and Path("/etc/resolv.conf").exists():
+        argv += ["--ro-bind", "/etc/resolv.conf", "/etc/resolv.conf"]
     argv += ["--proc", "/proc", "--dev", "/dev", "--bind", str(view.shared_memory), "/dev/shm"]
     for name, entry in own.items():
         argv += ["--bind", entry.path, f"/{name}"]
     return [*argv, "--remount-ro", "/", "--chdir", "/"]
+
+
+@functools.cache
+def _system_folders() -> tuple[tuple[str, str], ...]:
+    """Those of ``SYSTEM_FOLDERS`` that this machine has: the path, and its target if it links."""
+    paths = [Path("/", name) for name in SYSTEM_FOLDERS]
+    return tuple(
+        (str(path), os.readlink(path) if path.is_symlink() else "")
+        for path in paths
+        if path.is_symlink() or path.is_dir()
+    )
 
 
 def _as_user(uid: int) -> list[str]:

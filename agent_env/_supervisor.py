@@ -25,7 +25,7 @@ def supervisor_script(
     Raises:
         ValueError: an argument or a variable holds a NUL byte, or a variable has no proper name.
     """
-    words = [*_limited(isolation, limits), program("env"), "-i"]
+    words = [program("env"), "-i"]
     for name, value in env.items():
         if not name or "=" in name:
             raise ValueError(f"not a name of an environment variable: {name!r}")
@@ -40,7 +40,7 @@ def supervisor_script(
         pid=_READ_PID if isolation is Isolation.UNSHARE else "pid=",
         output=_FIND_OPEN if isolation is Isolation.UNSHARE else "open= ; exec 4>&- 5>&-",
         cwd=shlex.quote(str(cwd)),
-        command=shlex.join(words),
+        command=f"{_limited(isolation, limits)} {shlex.join(words)}",
     )
     return os.fsencode(script)
 
@@ -51,7 +51,7 @@ _SCRIPT = """\
 printf 'started %s\\n' "$pid" >&6
 cd {cwd} 2>&5 && (
   echo 1000 2>/dev/null >/proc/self/oom_score_adj
-  exec {command} >&4 2>&5 3<&- 4>&- 5>&- 6>&- 7>&- 8<&- 9>&-
+  {command} >&4 2>&5 3<&- 4>&- 5>&- 6>&- 7>&- 8<&- 9>&-
 )
 status=$?
 {output}
@@ -78,7 +78,13 @@ fi"""
 _WATCH = "{ read -r _ <&8; kill -KILL 0; } </dev/null >/dev/null 2>&1 4>&- 5>&- 6>&- &"
 
 
-def _limited(isolation: Isolation, limits: Limits) -> list[str]:
+# How a shell names the limit of processes; the others are named alike in all. The shell runs
+# anyway: a program of its own for this would cost each command a millisecond.
+_NPROC = {"dash": "p", "bash": "u"}
+
+
+def _limited(isolation: Isolation, limits: Limits) -> str:
+    """What precedes the command, to hold it to its limits."""
     # A process group's limit would count every process of the worker's user.
     processes = None if isolation is Isolation.PROCESS_GROUP else limits.processes
     wanted = {
@@ -86,9 +92,17 @@ def _limited(isolation: Isolation, limits: Limits) -> list[str]:
         "fsize": (resource.RLIMIT_FSIZE, limits.file_bytes),
         "nproc": (resource.RLIMIT_NPROC, processes),
     }
-    options: list[str] = []
-    for name, (kind, value) in wanted.items():
-        if value is not None:
-            most = resource.getrlimit(kind)[1]
-            options.append(f"--{name}={value if most == -1 else min(value, most)}")
-    return [program("prlimit"), *options] if options else []
+    most = {name: _most(kind, value) for name, (kind, value) in wanted.items() if value is not None}
+    if not most:
+        return "exec"
+    shell = Path(program("sh")).resolve().name
+    if shell in _NPROC:
+        options = {"as": ("v", 1024), "fsize": ("f", 512), "nproc": (_NPROC[shell], 1)}
+        limited = [f"ulimit -{options[n][0]} {value // options[n][1]}" for n, value in most.items()]
+        return " && ".join([*limited, "exec"])
+    return shlex.join(["exec", program("prlimit"), *(f"--{n}={v}" for n, v in most.items())])
+
+
+def _most(kind: int, value: int) -> int:
+    most = resource.getrlimit(kind)[1]
+    return value if most == -1 else min(value, most)

@@ -34,6 +34,7 @@ from agent_env.processes import (
 )
 from agent_env.results import SandboxRef
 from agent_env.sandboxes._folders import Folders, Record, close, is_complete, read_record
+from agent_env.sandboxes._machine_etc import machine_etc
 from agent_env.sandboxes._tree import Tree
 from agent_env.sandboxes._use import BUSY, end_use, in_use, mark_of
 from agent_env.sandboxes.base import (
@@ -73,6 +74,7 @@ class LocalProvider(SandboxProvider):
         self._state_dir = state_dir.absolute()
         self._folders = Folders(self._state_dir / "sandboxes", self.type)
         self._given_isolation = isolation
+        self._etc: Path | None = None
 
     @cached_property
     def isolation(self) -> Isolation:
@@ -93,7 +95,14 @@ class LocalProvider(SandboxProvider):
         path = self._folders.path(ref)
         if path is None or not is_complete(path):
             raise _lost(ref)
-        return LocalSandbox(ref, path, await self._found_isolation(), hidden=self._state_dir)
+        isolation = await self._found_isolation()
+        try:
+            etc = await self._found_etc(isolation)
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"what local sandboxes see as /etc can't be made: {error}"
+            ) from error
+        return LocalSandbox(ref, path, isolation, etc=etc, hidden=self._state_dir)
 
     @override
     async def destroy(self, ref: SandboxRef) -> None:
@@ -126,6 +135,15 @@ class LocalProvider(SandboxProvider):
             return self.isolation
         return await asyncio.to_thread(lambda: self.isolation)
 
+    async def _found_etc(self, isolation: Isolation) -> Path:
+        if self._etc is None:
+            # Where commands have no root of their own they see the machine's.
+            parent = self._state_dir / "etc"
+            self._etc = (
+                await asyncio.to_thread(machine_etc, parent) if isolation.is_rooted else parent
+            )
+        return self._etc
+
     def _fill(self, sandbox: Path) -> None:
         for name in ("root", "etc", "shm"):
             (sandbox / name).mkdir(exist_ok=True)
@@ -136,7 +154,6 @@ class LocalProvider(SandboxProvider):
         for name, text in {
             "passwd": f"root:x:0:0::/:/bin/sh\nagent:x:{shown}:{shown}::{HOME}:/bin/sh\n",
             "group": f"root:x:0:\nagent:x:{shown}:\n",
-            "hosts": "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n",
         }.items():
             (sandbox / "etc" / name).write_text(text, encoding="ascii")
             (sandbox / "etc" / name).chmod(0o644)
@@ -155,13 +172,15 @@ class LocalSandbox(Sandbox):
         ref: Its reference.
         folder: Where it lies.
         isolation: How its commands run.
+        etc: What they see as ``/etc``.
         hidden: What its commands must never see.
     """
 
     def __init__(
-        self, ref: SandboxRef, folder: Path, isolation: Isolation, *, hidden: Path
+        self, ref: SandboxRef, folder: Path, isolation: Isolation, *, etc: Path, hidden: Path
     ) -> None:
         super().__init__(ref)
+        self._machine_etc = etc
         self._folder = folder
         self._isolation = isolation
         self._hidden = hidden
@@ -264,7 +283,8 @@ class LocalSandbox(Sandbox):
         folder = self._folder
         return SandboxView(
             root=folder / "root",
-            etc=folder / "etc",
+            etc=self._machine_etc,
+            own_etc=folder / "etc",
             shared_memory=folder / "shm",
             hidden=self._hidden,
             uid=_uid(folder),

@@ -152,10 +152,14 @@ async def test_the_kernel_would_kill_a_command_before_the_worker(run_command: Ru
 
 @needs_bubblewrap
 async def test_trouble_of_the_isolation_is_no_result_of_the_command(tmp_path: Path) -> None:
-    for name in ("root", "etc", "shm"):
+    for name in ("root", "etc", "own"):
         (tmp_path / name).mkdir()
     view = SandboxView(
-        tmp_path / "root", tmp_path / "etc", tmp_path / "no-such-shm", tmp_path, network=True
+        root=tmp_path / "root",
+        etc=tmp_path / "etc",
+        own_etc=tmp_path / "own",
+        shared_memory=tmp_path / "no-such-shm",
+        hidden=tmp_path,
     )
 
     with pytest.raises(SandboxUnavailableError, match=r"bubblewrap.*no-such-shm"):
