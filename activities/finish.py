@@ -1,7 +1,7 @@
 """Ends an episode: tear down all it owns, then write how it ended."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 
 from temporalio import activity
@@ -10,7 +10,7 @@ from activities._heartbeat import heartbeating
 from activities._segments import Segments, this_attempt
 from activities._translate import refuse_elsewhere, translating
 from agent_env import names
-from agent_env.results import EpisodeResult, SandboxRef, StepReport
+from agent_env.results import EpisodeResult, SandboxRef, used_types
 from agent_env.runs import Ended, Finished, RunIndex, new_run
 from agent_env.sandboxes import Providers
 from agent_env.specs import Finish, Repair, Repaired
@@ -45,7 +45,7 @@ class FinishActivities:
         async with heartbeating():
             with translating(), self._segments.held(this_attempt()):
                 refuse_elsewhere(order.host, self._host)
-                types = sandbox_types(order.start.task) | _used(order.reports)
+                types = sandbox_types(order.start.task) | used_types(order.reports)
                 still_up = await self._torn_down(run_id, types)
                 finished = Finished(
                     run=new_run(
@@ -73,7 +73,7 @@ class FinishActivities:
             with translating():
                 steps = await asyncio.to_thread(self._index.steps, order.run_id)
                 still_up = await self._torn_down(
-                    order.run_id, {*order.sandbox_types, *_used(steps)}
+                    order.run_id, {*order.sandbox_types, *used_types(steps)}
                 )
                 ended = Ended(
                     run_id=order.run_id,
@@ -94,8 +94,3 @@ class FinishActivities:
         still_up = await self._providers.destroy_owned(run_id, types=types)
         await self._runner.clean(run_id)
         return tuple(still_up)
-
-
-def _used(reports: Sequence[StepReport]) -> set[str]:
-    """Providers that steps have used."""
-    return {ref.type for report in reports for ref in report.sandboxes}

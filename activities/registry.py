@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from temporalio.client import Client
 
 from activities._segments import Segments
+from activities._successes import Successes
 from activities.finish import FinishActivities
 from activities.groups import GroupActivities
 from activities.reconcile import ReconcileActivities
@@ -54,7 +55,8 @@ def build_activities(
     """Every activity, with its collaborators."""
     records = RecordActivities(index, host=host, max_episodes=max_episodes, policy=policy, now=now)
     groups = GroupActivities(index, now=now)
-    steps = StepActivities(runner, segments, index, host=host)
+    successes = Successes(index, providers, runner, host=host, now=now)
+    steps = StepActivities(runner, segments, index, successes=successes, host=host)
     finish = FinishActivities(index, providers, segments, runner, host=host, now=now)
     reconcile = ReconcileActivities(
         client, index, every=reconcile_every, host_lost_after=policy.host_lost_after, now=now

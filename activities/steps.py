@@ -6,6 +6,7 @@ from temporalio import activity
 
 from activities._progress import Progress
 from activities._segments import Segments, this_attempt
+from activities._successes import Successes
 from activities._translate import refuse_elsewhere, translating, worker_stops
 from agent_env import names
 from agent_env.runs import RunIndex
@@ -17,16 +18,26 @@ class StepActivities:
     """Steps on this host. A later attempt goes on after the last report that was heartbeat."""
 
     def __init__(
-        self, runner: SegmentRunner, segments: Segments, index: RunIndex, *, host: str
+        self,
+        runner: SegmentRunner,
+        segments: Segments,
+        index: RunIndex,
+        *,
+        successes: Successes,
+        host: str,
     ) -> None:
         self._runner = runner
         self._segments = segments
         self._index = index
+        self._successes = successes
         self._host = host
 
     @activity.defn(name=names.RUN_STEPS)
     async def run_steps(self, order: RunSteps) -> StepsDone:
-        """Run the segment; how each step ended is in its report, never an exception."""
+        """Run the segment; how each step ended is in its report, never an exception.
+
+        An episode that it brings to a success is ended here, too.
+        """
         earlier = _earlier(activity.info()) or order.earlier
         with translating():
             refuse_elsewhere(order.host, self._host)
@@ -37,11 +48,7 @@ class StepActivities:
             ) as interrupted,
         ):
             async with Progress(order, self._index, lambda: len(self._segments)) as progress:
-                running = asyncio.create_task(
-                    self._runner.run(
-                        order, earlier=earlier, on_change=progress.changed, interrupt=interrupted
-                    )
-                )
+                running = asyncio.create_task(self._run(order, earlier, progress, interrupted))
                 try:
                     return await asyncio.shield(running)
                 except asyncio.CancelledError:
@@ -54,6 +61,22 @@ class StepActivities:
                     # The engine keeps no details of a failure that it tries again itself.
                     activity.heartbeat(progress.last)
                     raise worker_stops(progress.last) from None
+
+    async def _run(
+        self,
+        order: RunSteps,
+        earlier: StepProgress | None,
+        progress: Progress,
+        interrupted: asyncio.Event,
+    ) -> StepsDone:
+        done = self._runner.kept(order) if order.ending is not None else None
+        if done is None:
+            done = await self._runner.run(
+                order, earlier=earlier, on_change=progress.changed, interrupt=interrupted
+            )
+        if order.ending is None or interrupted.is_set():
+            return done
+        return await self._successes.ended(order, order.ending, done)
 
     @activity.defn(name=names.INTERRUPT)
     async def interrupt(self, order: Interrupt) -> None:

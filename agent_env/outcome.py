@@ -1,6 +1,6 @@
 """How an episode ended: the one place that decides it. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from agent_env._model import WireModel
 from agent_env.errors import bounded
@@ -47,29 +47,49 @@ def outcome(
             empty; None when there was none.
     """
     counted = [report for report in reports if not report.retried]
-    scores = {
-        report.step_id: report.score
-        for report in counted
-        if report.status is StepStatus.COMPLETED
-        and (report.score is not None or report.step_id == task.reward)
-    }
+    scores = _scores(counted, task.reward)
     status, error_type, error = _status(task, counted, fault, cancellation)
     return Outcome(
         status=status,
         error_type=error_type,
         error=None if error is None else bounded(error),
-        reward=reward(task, scores),
+        reward=reward_of(task.reward, scores),
         scores=scores,
     )
 
 
-def reward(task: Task, scores: Mapping[str, float | None]) -> float | None:
-    """The score of the step that the task names, else the only score; None is unscored, never 0."""
-    return reward_of(task.reward, scores)
+def success(
+    steps: Collection[str], reports: Sequence[StepReport], *, reward: str | None
+) -> Outcome | None:
+    """The same outcome, if it needs no more than this to be known: every step succeeded.
+
+    Args:
+        steps: Ids of all steps of the task.
+        reports: Of every step that ran, in order; retried ones count for nothing.
+        reward: The step whose score is the reward, if the task names one.
+
+    Returns:
+        None when anything else happened: ``outcome`` then says what that makes of the episode.
+    """
+    counted = [report for report in reports if not report.retried]
+    succeeded = {r.step_id for r in counted if r.status is StepStatus.COMPLETED}
+    if len(succeeded) != len(counted) or succeeded != set(steps):
+        return None
+    scores = _scores(counted, reward)
+    return Outcome(status=RunStatus.COMPLETED, reward=reward_of(reward, scores), scores=scores)
+
+
+def _scores(counted: Sequence[StepReport], reward: str | None) -> dict[str, float | None]:
+    return {
+        report.step_id: report.score
+        for report in counted
+        if report.status is StepStatus.COMPLETED
+        and (report.score is not None or report.step_id == reward)
+    }
 
 
 def reward_of(step_id: str | None, scores: Mapping[str, float | None]) -> float | None:
-    """The same by the step that is named, if one is."""
+    """The score of the step that is named, else the only score; None is unscored, never 0."""
     if step_id is not None:
         return scores.get(step_id)
     found = [score for score in scores.values() if score is not None]

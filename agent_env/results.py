@@ -67,6 +67,11 @@ def verdicts_of(verifier_id: str, reports: Sequence[StepReport]) -> list[Verdict
     return rows
 
 
+def used_types(reports: Sequence[StepReport]) -> set[str]:
+    """Providers that steps have used."""
+    return {ref.type for report in reports for ref in report.sandboxes}
+
+
 def _is_skipped(row: JsonValue) -> bool:
     return isinstance(row, dict) and row.get("skipped") is True
 

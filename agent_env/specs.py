@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from agent_env._model import WireModel
 from agent_env.outcome import Outcome
 from agent_env.plan import Segment
-from agent_env.results import SandboxRef, StepReport
+from agent_env.results import EpisodeResult, SandboxRef, StepReport
 from agent_env.task import Task
 
 
@@ -100,6 +100,20 @@ class StepProgress(WireModel):
     """What the current step says of itself."""
 
 
+class Ending(WireModel):
+    """What ``run_steps`` needs to end an episode that succeeds with its segment."""
+
+    workflow_run_id: str
+    steps: tuple[str, ...]
+    """Ids of all steps of the task."""
+    reward: str | None
+    """The step that the task names as its reward."""
+    retried: tuple[StepReport, ...] = ()
+    """Reports that count for nothing, and are kept."""
+    sandbox_types: tuple[str, ...] = ()
+    """Providers the run may have used."""
+
+
 class RunSteps(WireModel):
     """Argument of ``run_steps``: one segment, and what it needs to know of the steps before it."""
 
@@ -119,12 +133,18 @@ class RunSteps(WireModel):
     """Who is meant, when it did not come over the host's own queue."""
     earlier: StepProgress | None = None
     """How far an attempt that came without a queue got."""
+    ending: Ending | None = None
+    """Given when nothing is left to do once these steps have succeeded."""
 
 
 class StepsDone(WireModel):
     """Answer of ``run_steps``: a report for each step of the segment."""
 
     reports: tuple[StepReport, ...]
+    outcome: Outcome | None = None
+    """Given when these steps have brought the episode to a success: it is decided."""
+    ended: EpisodeResult | None = None
+    """Given when that was seen to, too: the episode torn down, and its row written."""
 
 
 class Interrupt(WireModel):

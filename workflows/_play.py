@@ -10,12 +10,13 @@ from temporalio.exceptions import FailureError, is_cancelled_exception
 from activities.steps import StepActivities
 from agent_env import names
 from agent_env.errors import UserError, error_text, error_type
+from agent_env.outcome import Outcome
 from agent_env.plan import Segment, drop, is_fatal, next_retry, plan, stopped
-from agent_env.results import SandboxRef, StepReport
+from agent_env.results import EpisodeResult, SandboxRef, StepReport
 from agent_env.seeds import wait_seconds
-from agent_env.specs import EpisodeStart, Interrupt, RunSteps, StepsDone
+from agent_env.specs import Ending, EpisodeStart, Interrupt, RunSteps, StepsDone
 from agent_env.status import StepStatus
-from agent_env.task import StepSpec
+from agent_env.task import StepSpec, sandbox_types
 from workflows import _calls
 from workflows._faults import is_host_lost
 from workflows._host import Host
@@ -33,6 +34,10 @@ class Play:
 
     def __init__(self, start: EpisodeStart) -> None:
         self.reports: Reports = ()
+        self.outcome: Outcome | None = None
+        """Given once its last segment has decided it."""
+        self.ended: EpisodeResult | None = None
+        """Given if its host has ended it as well."""
         self.epoch = 1
         self._start = start
         self._on: Host | None = None
@@ -154,9 +159,25 @@ class Play:
             reports=tuple(report for report in self.reports if not report.retried),
             destroy=destroy,
             steps_total=len(self._start.task.steps),
+            ending=self._ending(segment),
         )
         done: StepsDone = await self._host.call(StepActivities.run_steps, order, _calls.RUN_STEPS)
+        self.outcome, self.ended = done.outcome, done.ended
         return done.reports
+
+    def _ending(self, segment: Segment) -> Ending | None:
+        """What it takes to end the episode with this segment; None if more is to be done then."""
+        task = self._start.task
+        counted = [report for report in self.reports if not report.retried]
+        if len(counted) + len(segment.ids) != len(task.steps):
+            return None
+        return Ending(
+            workflow_run_id=workflow.info().run_id,
+            steps=tuple(step.id for step in task.steps),
+            reward=task.reward,
+            retried=tuple(report for report in self.reports if report.retried),
+            sandbox_types=tuple(sorted(sandbox_types(task))),
+        )
 
     async def _wait(self, step: StepSpec) -> Reports:
         report = StepReport(

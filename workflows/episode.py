@@ -58,13 +58,13 @@ class EpisodeWorkflow:
         if self._refusal is not None:
             await workflow.wait_condition(workflow.all_handlers_finished)
             raise self._refusal
-        self._outcome = decided(
+        self._outcome = self._play.outcome or decided(
             start.task,
             self._play.reports,
             fault=fault,
             cancellation=workflow.cancellation_reason(),
         )
-        result = await shielded(self._finish(self._outcome))
+        result = self._play.ended or await shielded(self._finish(self._outcome))
         self._placement = self._placement or Placement(host=None, finished=True)
         await shielded(workflow.wait_condition(workflow.all_handlers_finished))
         return _closed(result)

@@ -14,6 +14,7 @@ from agent_env.runs.records import (
     RunPlace,
     RunRecord,
     StillUp,
+    Succeeded,
     new_run,
 )
 
@@ -31,5 +32,6 @@ __all__ = [
     "RunPlace",
     "RunRecord",
     "StillUp",
+    "Succeeded",
     "new_run",
 ]

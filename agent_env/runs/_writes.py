@@ -10,7 +10,15 @@ from sqlalchemy import Connection, bindparam, update
 from agent_env.errors import ConflictError, RunNotFoundError, bounded
 from agent_env.results import SandboxRef, StepReport
 from agent_env.runs import _dialect, queries
-from agent_env.runs.records import CancelAnswer, CancelState, Finished, NewRun, RunRecord
+from agent_env.runs.records import (
+    CancelAnswer,
+    CancelState,
+    End,
+    Finished,
+    NewRun,
+    RunRecord,
+    Succeeded,
+)
 from agent_env.runs.tables import run_groups, runs, steps
 from agent_env.status import LIVE, RunStatus, StepStatus
 
@@ -106,11 +114,32 @@ def finish_run(
     elif row.status.is_finished:
         return row, False
     else:
-        row = _changed(connection, row, _end(finished, row, at))
-        # What was written live, and is not in the record, counts for nothing.
-        connection.execute(_DROP_STEPS, {"this_run": run_id, "retried": True})
+        end = _end(finished, row, at)
+        if row.workflow_run_id is None:
+            end["workflow_run_id"] = finished.run.workflow_run_id
+        return _ended(connection, finished, row, end), True
     _write_steps(connection, run_id, finished.reports)
     return row, True
+
+
+def succeed_run(connection: Connection, done: Succeeded, *, at: datetime) -> RunRecord | None:
+    """See ``RunIndex.succeed_run``."""
+    row = queries.find(connection, done.run_id, lock=True)
+    if row is None or row.workflow_run_id != done.workflow_run_id:
+        return None
+    if row.status.is_finished:
+        return row
+    if row.host != done.host or row.epoch > done.epoch:
+        return None
+    return _ended(connection, done, row, _end(done, row, at))
+
+
+def _ended(connection: Connection, end: End, row: RunRecord, values: Values) -> RunRecord:
+    row = _changed(connection, row, values)
+    # What was written live, and is not in the record, counts for nothing.
+    connection.execute(_DROP_STEPS, {"this_run": row.run_id, "retried": True})
+    _write_steps(connection, row.run_id, end.reports)
+    return row
 
 
 def restore_run(connection: Connection, run: NewRun, *, host: str | None, at: datetime) -> bool:
@@ -191,7 +220,7 @@ def _restored(finished: Finished, at: datetime) -> Values:
     return {**row, **_end(finished, None, at), "started_at": min(begun, default=None)}
 
 
-def _end(finished: Finished, row: RunRecord | None, at: datetime) -> Values:
+def _end(finished: End, row: RunRecord | None, at: datetime) -> Values:
     """The columns that say how a run ended."""
     outcome = finished.outcome
     counted = [report.status for report in finished.reports if not report.retried]
@@ -209,8 +238,6 @@ def _end(finished: Finished, row: RunRecord | None, at: datetime) -> Values:
         "current_step": None,
         "epoch": finished.epoch if row is None else max(finished.epoch, row.epoch),
     }
-    if row is None or row.workflow_run_id is None:
-        end["workflow_run_id"] = finished.run.workflow_run_id
     is_unasked = row is None or row.cancel_requested_at is None
     if outcome.status is RunStatus.CANCELED and is_unasked:
         end |= cancel_request(_TEMPORAL, outcome.error or "", at)

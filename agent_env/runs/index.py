@@ -22,6 +22,7 @@ from agent_env.runs.records import (
     RunPlace,
     RunRecord,
     StillUp,
+    Succeeded,
 )
 from agent_env.status import RunStatus
 
@@ -124,6 +125,16 @@ class RunIndex:
             The row as it is now, and whether this call moved it.
         """
         return self._database.write(_writes.finish_run, finished, at=at)
+
+    def succeed_run(self, done: Succeeded, *, at: datetime) -> RunRecord | None:
+        """Write that a run ended well, with its steps, where it ran: one write of its whole end.
+
+        Returns:
+            The row as it is now, by this call or an earlier one. None, and nothing is written, when
+            it is for its workflow to say: the row is another host's or a later epoch's by now, or
+            there is none.
+        """
+        return self._database.write(_writes.succeed_run, done, at=at)
 
     def record_destroyed(self, run_id: str, refs: Collection[SandboxRef]) -> bool:
         """Take what has been destroyed from what a run names as still up.

@@ -58,14 +58,27 @@ def new_run(
     )
 
 
-class Finished(WireModel):
-    """How a run ended, and what is needed to list it in case its row is missing."""
+class End(WireModel):
+    """How a run ended."""
 
-    run: NewRun
     epoch: int
     outcome: Outcome
     reports: tuple[StepReport, ...] = ()
     still_up: tuple[SandboxRef, ...] = ()
+
+
+class Finished(End):
+    """How a run ended, and what is needed to list it in case its row is missing."""
+
+    run: NewRun
+
+
+class Succeeded(End):
+    """How a run ended on the host that ran it to a success, if it is that host's to say."""
+
+    run_id: str
+    workflow_run_id: str
+    host: str
 
 
 class Ended(WireModel):

@@ -61,6 +61,19 @@ class WorkDirs:
             return False
         return True
 
+    def keep(self, run_id: str, epoch: int, word: bytes) -> None:
+        """Keep a word about a run until it is cleaned, for whoever comes after this process."""
+        kept = self._kept(run_id, epoch)
+        self._make_run(kept.parent, run_id)
+        kept.write_bytes(word)
+
+    def kept(self, run_id: str, epoch: int) -> bytes | None:
+        """What was kept. It may have been cut off by the death of who wrote it."""
+        try:
+            return self._kept(run_id, epoch).read_bytes()
+        except FileNotFoundError:
+            return None
+
     def has(self, run_id: str) -> bool:
         """Whether there is anything of a run."""
         folder = self._root / _hashed(run_id)
@@ -102,6 +115,9 @@ class WorkDirs:
             self._root.mkdir(parents=True, exist_ok=True)
             _note(folder).write_text(run_id, encoding="utf-8")
             folder.mkdir(exist_ok=True)
+
+    def _kept(self, run_id: str, epoch: int) -> Path:
+        return self._root / _hashed(run_id) / f"kept-{epoch}"
 
     def _named(self, run_id: str, step_id: str, epoch: int) -> Path:
         return self._root / _hashed(run_id) / f"{_hashed(step_id)}-{epoch}"

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from agent_env.artifacts import ArtifactStore
 from agent_env.errors import AgentEnvError, SandboxUnavailableError, error_text, error_type
@@ -89,6 +89,19 @@ class SegmentRunner:
             return await segment.run(interrupt)
         finally:
             await segment.close()
+
+    def keep(self, order: RunSteps, done: StepsDone) -> None:
+        """Keep on this host how a segment ended: its sandboxes are about to be destroyed."""
+        self._dirs.keep(order.run_id, order.epoch, done.model_dump_json().encode())
+
+    def kept(self, order: RunSteps) -> StepsDone | None:
+        """How the segment ended, if a worker died after it had kept that."""
+        word = self._dirs.kept(order.run_id, order.epoch)
+        try:
+            done = StepsDone.model_validate_json(word or b"")
+        except ValidationError:
+            return None  # or before it had: then nothing is destroyed yet
+        return done if {r.step_id for r in done.reports} == set(order.segment.ids) else None
 
     async def clean(self, run_id: str) -> None:
         """Remove every folder that attempts of this run left on the host."""

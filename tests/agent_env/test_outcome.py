@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from agent_env.errors import MAX_ERROR_CHARS
-from agent_env.outcome import CANCELED_IN_TEMPORAL, Fault, Outcome, outcome, reward
+from agent_env.outcome import CANCELED_IN_TEMPORAL, Fault, Outcome, outcome, reward_of, success
 from agent_env.results import StepReport
 from agent_env.status import RunStatus, StepStatus
 from agent_env.task import Task
@@ -135,7 +135,7 @@ def test_the_named_step_is_listed_even_when_it_did_not_score() -> None:
 def test_the_reward_is_the_named_score_or_the_only_one(
     named: str | None, scores: dict[str, float | None], expected: float | None
 ) -> None:
-    assert reward(TASK.model_copy(update={"reward": named}), scores) == expected
+    assert reward_of(named, scores) == expected
 
 
 @pytest.mark.parametrize("how", [{}, {"fault": Fault(type="X", message="y" * 100_000)}])
@@ -153,3 +153,26 @@ def test_an_outcome_survives_the_wire() -> None:
     found = outcome(TASK, [report("a", score=1.0), failed("b")])
 
     assert Outcome.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize(
+    "reports",
+    [
+        [report("a", score=1.0), report("b")],
+        [failed("a", retried=True), report("a"), report("b", score=-2.0)],
+        [report("a"), failed("b")],
+        [report("a")],
+        [report("a"), report("b", StepStatus.CANCELED)],
+        [report("a"), report("b", StepStatus.SKIPPED)],
+        [],
+    ],
+)
+@pytest.mark.parametrize("named", [None, "a", "b"])
+def test_a_success_is_decided_alike_with_and_without_the_task(
+    reports: list[StepReport], named: str | None
+) -> None:
+    whole = outcome(TASK.model_copy(update={"reward": named}), reports)
+
+    found = success(["a", "b"], reports, reward=named)
+
+    assert found == (whole if whole.status is RunStatus.COMPLETED else None)

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
@@ -21,9 +22,11 @@ from agent_env.trainer import Trainer
 from agent_env.worker import open_services, serving
 from tests.end_to_end.conftest import Product, processes_with
 
-BARE = EpisodeSpec.from_task(
-    Task.of({"id": "bare", "steps": [{"id": "pi", "type": "python", "function": "os:getpid"}]})
-)
+PID: JsonValue = {"id": "pid", "type": "python", "function": "os:getpid"}
+WAIT: JsonValue = {"id": "wait", "type": "wait", "seconds": 0}
+"""Comes after the last segment, so that the episode can't end with that."""
+BARE = EpisodeSpec.from_task(Task.of({"id": "bare", "steps": [PID]}))
+WAITS = EpisodeSpec.from_task(Task.of({"id": "waits", "steps": [PID, WAIT]}))
 
 
 async def queues(client: Client, run_id: str) -> list[tuple[str, str]]:
@@ -39,7 +42,7 @@ async def queues(client: Client, run_id: str) -> list[tuple[str, str]]:
 
 async def test_steps_and_the_end_need_no_queue(product: Product) -> None:
     with product.worker():
-        episode = await product.trainer.start(BARE)
+        episode = await product.trainer.start(WAITS)
         result = await episode.result()
 
     assert result.status is RunStatus.COMPLETED
@@ -49,11 +52,23 @@ async def test_steps_and_the_end_need_no_queue(product: Product) -> None:
     ]
 
 
+async def test_a_success_ends_with_its_last_segment(product: Product) -> None:
+    with product.worker():
+        episode = await product.trainer.start(BARE)
+        result = await episode.result()
+
+    assert result.status is RunStatus.COMPLETED
+    assert result.finished_at is not None
+    assert await queues(product.trainer.client, episode.run_id) == [
+        (names.RUN_STEPS, names.TASK_QUEUE)
+    ]
+
+
 async def test_what_goes_wrong_goes_over_the_queue_of_the_host(product: Product) -> None:
     nap = f"sleep 2.{random.randrange(10**6, 10**7)}"
     box = {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_type": "local"}
     step = {"id": "nap", "type": "run_code", "sandbox_name": "box", "command": nap}
-    spec = EpisodeSpec.from_task(Task.of({"id": "napping", "steps": [box, step]}))
+    spec = EpisodeSpec.from_task(Task.of({"id": "napping", "steps": [box, step, WAIT]}))
     with product.worker() as worker:
         episode = await product.trainer.start(spec)
         await product.until(lambda: bool(processes_with(nap)))
@@ -92,7 +107,7 @@ async def test_a_server_that_hands_nothing_over_costs_time_only(
     settings = Settings(state_dir=tmp_path, max_episodes=room)
     async with open_services(settings) as services, serving(uneager.client, services):
         trainer = Trainer(uneager.client, services.index, services.store)
-        episode = await trainer.start(BARE)
+        episode = await trainer.start(WAITS)
 
         result = await episode.result()
 

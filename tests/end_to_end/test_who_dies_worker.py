@@ -6,6 +6,8 @@ import signal
 import sqlite3
 from pathlib import Path
 
+import pytest
+from pydantic import JsonValue
 from temporalio.api.enums.v1 import PendingActivityState
 
 from agent_env.status import RunStatus
@@ -26,6 +28,7 @@ from tests.end_to_end.who_dies import (
 )
 
 FINISH = "agent_env.finish"
+RUN_STEPS = "agent_env.run_steps"
 SCHEDULED = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
 STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
 
@@ -81,19 +84,27 @@ async def test_killed_while_a_sandbox_is_destroyed_it_goes_on_with_that(
     await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep)
 
 
+@pytest.mark.parametrize("ends_in", [RUN_STEPS, FINISH])
 async def test_killed_between_teardown_and_the_row_it_writes_the_row_after_its_restart(
-    product: Product, tmp_path: Path
+    product: Product, tmp_path: Path, ends_in: str
 ) -> None:
     sleep, steps = nap(), Steps(tmp_path)
+    # What follows its last segment keeps an episode from ending with that.
+    rest: list[JsonValue] = [{"id": "wait", "type": "wait", "seconds": 0.1}]
     with worker(product) as first:
         episode = await product.trainer.start(
-            spec(box(), steps.quick("once"), steps.nap("nap", nap(2)))
+            spec(
+                box(),
+                steps.quick("once"),
+                steps.nap("nap", nap(2)),
+                *(rest if ends_in == FINISH else []),
+            )
         )
         await product.until(lambda: steps.times("nap") == 1, LONG)
         with sqlite3.connect(product.state_dir / "episodes.sqlite") as other:
             other.execute("BEGIN IMMEDIATE")
             await product.until(lambda: not sandbox_folders(product), LONG)
-            (finish,) = await pending(product, episode.run_id, FINISH)
+            (ending,) = await pending(product, episode.run_id, ends_in)
             await asyncio.to_thread(first.kill)
             other.rollback()
         other.close()
@@ -102,7 +113,7 @@ async def test_killed_between_teardown_and_the_row_it_writes_the_row_after_its_r
     with worker(product):
         result = await episode.result()
 
-    assert finish.state == STARTED
+    assert ending.state == STARTED
     assert between.status is RunStatus.RUNNING
     assert result.status is RunStatus.COMPLETED
     assert (steps.times("once"), steps.times("nap")) == (1, 1)
@@ -116,7 +127,7 @@ async def finish_is_due(product: Product, steps: Steps, host: Process, other: Pa
     )
 
     async def is_in_timer() -> bool:
-        segments = await pending(product, episode.run_id, "agent_env.run_steps")
+        segments = await pending(product, episode.run_id, RUN_STEPS)
         return steps.times("once") == 1 and not segments
 
     async def waits_for_its_host() -> bool:

@@ -38,6 +38,11 @@ async def completed(h: EpisodeHarness, script: Script) -> str:
     return result.run_id
 
 
+async def succeeded(h: EpisodeHarness, script: Script) -> str:
+    """Ended by its last segment; what was recorded as `completed` had a `finish`."""
+    return await completed(h, script)
+
+
 async def failed(h: EpisodeHarness, script: Script) -> str:
     script.fails["b"] = 1
     return (await h.play({"id": "a"}, {"id": "b"}, {"id": "c"})).run_id
@@ -120,6 +125,7 @@ async def group_canceled(h: EpisodeHarness, script: Script) -> str:
 
 SHAPES: list[Shape] = [
     completed,
+    succeeded,
     failed,
     retried,
     waits_beside_steps,

@@ -32,6 +32,7 @@ def test_every_shape_of_episode_has_a_recorded_history() -> None:
         "reconciled-by-hand",
         "refused",
         "retried",
+        "succeeded",
         "waits-beside-steps",
     }
 

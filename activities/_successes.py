@@ -1,0 +1,82 @@
+"""Ends an episode with its last segment, where nothing else is left to decide."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from temporalio import activity
+
+from agent_env.errors import RunIndexError, SandboxUnavailableError
+from agent_env.outcome import success
+from agent_env.results import used_types
+from agent_env.runs import RunIndex, RunRecord, Succeeded
+from agent_env.sandboxes import Providers
+from agent_env.specs import Ending, RunSteps, StepsDone
+from agent_env.steps.runner import SegmentRunner
+
+_TEARDOWN = timedelta(seconds=1)
+"""What takes longer is left to ``finish``: who waits for the outcome alone shall have it soon."""
+
+
+class Successes:
+    """Tears a successful episode down and writes its row, so that it needs no ``finish``.
+
+    That is a round trip through the engine less. Whatever stands in the way is no error: the
+    workflow has it finished then, as it does for every other end.
+    """
+
+    def __init__(
+        self,
+        index: RunIndex,
+        providers: Providers,
+        runner: SegmentRunner,
+        *,
+        host: str,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._index = index
+        self._providers = providers
+        self._runner = runner
+        self._host = host
+        self._now = now
+
+    async def ended(self, order: RunSteps, ending: Ending, done: StepsDone) -> StepsDone:
+        """What ``run_steps`` answers: a success is decided, and ended if nothing is in the way."""
+        outcome = success(ending.steps, (*order.reports, *done.reports), reward=ending.reward)
+        if outcome is None:
+            return done
+        done = done.model_copy(update={"outcome": outcome})
+        # Who comes after a death in the middle must not run the steps again, without a sandbox.
+        self._runner.keep(order, done)
+        types = {*ending.sandbox_types, *used_types((*order.reports, *done.reports))}
+        if not await self._is_torn_down(order.run_id, types):
+            return done
+        row = await asyncio.to_thread(
+            self._written,
+            Succeeded(
+                run_id=order.run_id,
+                workflow_run_id=ending.workflow_run_id,
+                host=self._host,
+                epoch=order.epoch,
+                outcome=outcome,
+                reports=(*ending.retried, *order.reports, *done.reports),
+            ),
+        )
+        if row is None:
+            return done
+        await self._runner.clean(order.run_id)
+        return done.model_copy(update={"ended": row.result()})
+
+    async def _is_torn_down(self, run_id: str, types: set[str]) -> bool:
+        try:
+            async with asyncio.timeout(_TEARDOWN.total_seconds()):
+                return not await self._providers.destroy_owned(run_id, types=types)
+        except (TimeoutError, SandboxUnavailableError):
+            return False
+
+    def _written(self, succeeded: Succeeded) -> RunRecord | None:
+        try:
+            return self._index.succeed_run(succeeded, at=self._now())
+        except RunIndexError as error:
+            activity.logger.warning("its end is not recorded yet: %s", error)
+            return None
