@@ -53,11 +53,11 @@ def refuse_elsewhere(wanted: str | None, host: str) -> None:
         raise ElsewhereError(f"meant for host {wanted!r}, came to {host!r}")
 
 
-def worker_stops(progress: StepProgress) -> ApplicationError:
-    """What a segment ends with when its worker does: another attempt goes on after ``progress``."""
+def worker_stops(progress: StepProgress | None = None) -> ApplicationError:
+    """What work ends with when its worker does: another attempt goes on after ``progress``."""
     return ApplicationError(
         "its worker stops",
-        progress,
+        *([] if progress is None else [progress]),
         type="WorkerStops",
         category=ApplicationErrorCategory.BENIGN,
     )

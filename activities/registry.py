@@ -13,10 +13,12 @@ from activities.groups import GroupActivities
 from activities.reconcile import ReconcileActivities
 from activities.records import RecordActivities
 from activities.steps import StepActivities
+from activities.turns import TurnActivities
 from agent_env.runs import RunIndex
 from agent_env.sandboxes import Providers
 from agent_env.specs import Policy
 from agent_env.steps.runner import SegmentRunner
+from agent_env.turn_runner import TurnRunner
 
 Activities = list[Callable[..., Any]]
 
@@ -45,6 +47,7 @@ def build_activities(
     index: RunIndex,
     providers: Providers,
     runner: SegmentRunner,
+    turn_runner: TurnRunner,
     segments: Segments,
     host: str,
     max_episodes: int,
@@ -57,15 +60,29 @@ def build_activities(
     groups = GroupActivities(index, now=now)
     successes = Successes(index, providers, runner, host=host, now=now)
     steps = StepActivities(runner, segments, index, successes=successes, host=host)
+    turns = TurnActivities(turn_runner, segments, host=host)
     finish = FinishActivities(index, providers, segments, runner, host=host, now=now)
     reconcile = ReconcileActivities(
         client, index, every=reconcile_every, host_lost_after=policy.host_lost_after, now=now
     )
     return ActivityTable(
         local=[records.open, groups.open],
-        eager=[records.queue, steps.run_steps, finish.finish],
+        eager=[
+            records.queue,
+            steps.run_steps,
+            turns.begin_turn,
+            turns.play_turn,
+            finish.finish,
+        ],
         begin=[records.begin],
-        host=[steps.run_steps, steps.interrupt, finish.finish, finish.repair],
+        host=[
+            steps.run_steps,
+            steps.interrupt,
+            turns.begin_turn,
+            turns.play_turn,
+            finish.finish,
+            finish.repair,
+        ],
         control=[finish.finish, finish.repair, groups.cancel, groups.members],
         reconcile=[reconcile.reconcile],
         segments=segments,

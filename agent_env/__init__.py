@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         IndexUnavailableError,
         InvalidSpecError,
         RunNotFoundError,
+        TurnError,
         UnavailableError,
         UserError,
     )
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from agent_env.task import StepSpec, Task
     from agent_env.task_files import load_task, load_tasks
     from agent_env.trainer import Trainer
+    from agent_env.turn import EnvironmentTool, ToolResult, Turn, TurnTools
 
 _HOMES = {
     "AgentEnvError": "errors",
     "ConflictError": "errors",
+    "EnvironmentTool": "turn",
     "Episode": "episode",
     "EpisodeResult": "results",
     "EpisodeSpec": "episode",
@@ -44,7 +47,11 @@ _HOMES = {
     "RunStatus": "status",
     "StepSpec": "task",
     "Task": "task",
+    "ToolResult": "turn",
     "Trainer": "trainer",
+    "Turn": "turn",
+    "TurnError": "errors",
+    "TurnTools": "turn",
     "UnavailableError": "errors",
     "UserError": "errors",
     "load_task": "task_files",
@@ -62,6 +69,7 @@ def __getattr__(name: str) -> object:
 __all__ = [
     "AgentEnvError",
     "ConflictError",
+    "EnvironmentTool",
     "Episode",
     "EpisodeResult",
     "EpisodeSpec",
@@ -74,7 +82,11 @@ __all__ = [
     "RunStatus",
     "StepSpec",
     "Task",
+    "ToolResult",
     "Trainer",
+    "Turn",
+    "TurnError",
+    "TurnTools",
     "UnavailableError",
     "UserError",
     "__version__",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -19,18 +20,24 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from agent_env import names
+from agent_env._players import played, prompts
 from agent_env._unlisted import list_unlisted
-from agent_env.errors import RunNotFoundError
+from agent_env._updates import OverError, asked
+from agent_env.errors import RunNotFoundError, TurnError
 from agent_env.outcome import Outcome
 from agent_env.results import EpisodeResult
 from agent_env.runs import CancelAnswer, RunIndex, RunRecord
 from agent_env.runs.records import CancelState
 from agent_env.steps import Steps
 from agent_env.task import Task
+from agent_env.turn import Turn
+from agent_env.turns import NextTurn, OpenTurns, TurnKey, TurnOffer
 
 if TYPE_CHECKING:
     from agent_env.trainer import Trainer
 
+_ASK_AGAIN_S = 0.2
+"""Until an episode that goes on in a new execution is asked again."""
 _POLL_S = 1.0
 """How often a row is read while something else than the workflow will end it."""
 
@@ -45,6 +52,13 @@ class EpisodeSpec:
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     deadline: timedelta | None = None
     """Longest time from the start to the outcome. None means the task's own, or no limit."""
+    trainer_agents: tuple[str, ...] = ()
+    """Agents whose turns the trainer plays."""
+
+    @property
+    def prompts(self) -> tuple[tuple[str, str | None], ...]:
+        """Prompt and system prompt of each turn that the trainer plays, in the task's order."""
+        return prompts(self.task, self.seed)
 
     @classmethod
     def from_task(
@@ -54,6 +68,8 @@ class EpisodeSpec:
         seed: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
         deadline: timedelta | None = None,
+        trainer_agents: Sequence[str] | None = None,
+        turn_timeout: float | timedelta | None = None,
         steps: Steps | None = None,
     ) -> EpisodeSpec:
         """Check everything that can be known before a run.
@@ -63,13 +79,20 @@ class EpisodeSpec:
             seed: Values for the task's ``<key>`` places. None means a ``seed`` of 0.
             tags: Labels, to find runs by.
             deadline: Longest time from the start to the outcome.
+            trainer_agents: Agents whose turns the trainer plays. None means the only one that the
+                task prompts.
+            turn_timeout: Longest each of their turns may be open, in seconds. None means what its
+                step says, or an hour.
             steps: Step types beside the built-in and installed ones.
 
         Raises:
-            InvalidSpecError: with every problem of the task, each naming its step and field.
+            InvalidSpecError: with every problem of the task, each naming its step and field; also
+                when nobody would play one of its turns.
         """
         seed = {"seed": "0"} if seed is None else dict(seed)
-        return cls((steps or Steps()).check(task, seed), seed, dict(tags or {}), deadline)
+        checked = (steps or Steps()).check(task, seed)
+        agents, checked = played(checked, seed, trainer_agents, turn_timeout)
+        return cls(checked, seed, dict(tags or {}), deadline, agents)
 
     async def start(
         self,
@@ -89,7 +112,10 @@ class EpisodeSpec:
 
 
 class Episode:
-    """One episode, started or found again by its id. Holds nothing: drop it, attach anew."""
+    """One episode, started or found again by its id. Drop it, attach anew: nothing is lost.
+
+    Canceling a caller of any of its methods cancels that call, never the episode.
+    """
 
     def __init__(
         self,
@@ -102,6 +128,74 @@ class Episode:
         self._client = client
         self._handle = handle
         self._index = index
+        self._held: dict[TurnKey, Turn] = {}
+        self._asking = asyncio.Lock()
+        self._asker = secrets.token_hex(8)
+        self._asked = 0
+
+    @classmethod
+    def attach(cls, run_id: str, *, trainer: Trainer | None = None) -> Episode:
+        """An episode by its id, from any process, with the trainer that is entered or this one.
+
+        Nothing is asked until it is used. Its ``next_turn()`` hands out the turns that are open.
+        """
+        from agent_env.trainer import current_trainer
+
+        return (trainer or current_trainer()).attach(run_id)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended, teardown included. Reads its row; ``result()`` is at once then."""
+        return self._index.get(self.run_id).status.is_finished
+
+    async def next_turn(self) -> Turn | None:
+        """The next turn that this object does not hold, once there is one; None after the end.
+
+        A turn that another process held, or holds, is handed out with all that was recorded.
+
+        Raises:
+            UnavailableError: Temporal has not answered for minutes. Safe to retry.
+            IndexUnavailableError: the run index does not answer. Safe to retry.
+        """
+        async with self._asking:  # else two callers would be given one turn
+            while True:
+                self._held = {key: turn for key, turn in self._held.items() if turn.is_open}
+                try:
+                    offer = await asked(
+                        self._handle,
+                        names.NEXT_TURN,
+                        NextTurn(holding=tuple(self._held)),
+                        # The same until it is answered: a caller that was canceled and asks again
+                        # waits for the same answer.
+                        id=f"next/{self._asker}/{self._asked}",
+                        answer=TurnOffer,
+                    )
+                except OverError:
+                    offer = TurnOffer(is_over=True)
+                self._asked += 1
+                if offer.turn is not None and offer.turn.turn not in self._held:
+                    state = offer.turn
+                    said = await asyncio.to_thread(
+                        self._index.conversations.of_turn, self.run_id, state.turn
+                    )
+                    turn = Turn(
+                        state,
+                        said[: state.messages],
+                        run_id=self.run_id,
+                        handle=self._handle,
+                        index=self._index,
+                    )
+                    self._held[state.turn] = turn
+                    return turn
+                if offer.is_over:
+                    await self._ended()
+                    return None
+                await asyncio.sleep(_ASK_AGAIN_S)
+
+    async def abandon(self, reason: str) -> None:
+        """Cancel the episode, and wait for its teardown. One that has ended stays as it is."""
+        await self.cancel(reason)
+        await self._ended()
 
     async def record(self) -> RunRecord:
         """The episode's row as it is now.
@@ -120,9 +214,14 @@ class Episode:
                 result has no times.
 
         Raises:
+            TurnError: a turn that this object holds is not ended, so the end would never come.
             UnavailableError: Temporal has not answered for minutes. Safe to retry.
             IndexUnavailableError: the run index does not answer. Safe to retry.
         """
+        await self._refuse_open_turns()
+        return await self._ended(teardown=teardown)
+
+    async def _ended(self, *, teardown: bool = True) -> EpisodeResult:
         if not teardown and (early := await self._outcome()) is not None:
             return early
         try:
@@ -178,12 +277,35 @@ class Episode:
 
     async def _outcome(self) -> EpisodeResult | None:
         """The outcome before teardown; None when the workflow has closed already."""
-        try:
-            known = await self._handle.execute_update(names.OUTCOME, result_type=Outcome)
-        except (WorkflowUpdateFailedError, RPCError):
-            return None
+        while True:
+            try:
+                known = await self._handle.execute_update(names.OUTCOME, result_type=Outcome)
+                break
+            except WorkflowUpdateFailedError as failure:
+                cause = failure.cause
+                if not isinstance(cause, ApplicationError) or cause.type != names.ASK_AGAIN:
+                    return None
+                await asyncio.sleep(_ASK_AGAIN_S)
+            except RPCError:
+                return None
         row = await self.record()
         return row.result().model_copy(update=known.model_dump())
+
+    async def _refuse_open_turns(self) -> None:
+        """Refuse to wait for an end that waits for this caller."""
+        held = [turn for turn in self._held.values() if turn.is_open]
+        if not held or (row := await self.record()).status.is_finished or row.cancel_requested_at:
+            return
+        try:
+            still = await self._handle.query(names.OPEN_TURNS, result_type=OpenTurns)
+        except RPCError:
+            return
+        for key, turn in self._held.items():
+            if turn.is_open and key in still.turns:
+                raise TurnError(
+                    f"the turn {turn.step_id!r} of agent {turn.agent!r} is not ended, so the "
+                    "episode can't end; end() it, or abandon() the episode"
+                )
 
 
 def _now() -> datetime:

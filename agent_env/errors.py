@@ -19,9 +19,12 @@
         ├── StepError
         │   ├── StepFailedError
         │   ├── StepTimedOutError
+        │   ├── TurnTimedOutError
         │   ├── StepInterruptedError
         │   ├── OutputTooLargeError
         │   └── ForeignError          recorded under the name of what a step's code raised
+        ├── TurnError             what a trainer asked of a turn is refused
+        │   └── TurnOverError
         └── VerifierError
             └── InvalidScoreError
 
@@ -166,6 +169,10 @@ class StepTimedOutError(StepError):
     """A step took longer than its ``timeout_seconds``."""
 
 
+class TurnTimedOutError(StepError):
+    """Nobody ended a turn before its time was up."""
+
+
 class StepInterruptedError(StepError):
     """A step with ``rerun: false`` was cut off when its worker died."""
 
@@ -180,6 +187,14 @@ class ForeignError(StepError):
     def __init__(self, message: str = "", *, kind: str = "Foreign") -> None:
         self.kind = kind
         super().__init__(message)
+
+
+class TurnError(EpisodeError):
+    """A turn is over, or what is asked of it is against its rules. The episode goes on."""
+
+
+class TurnOverError(TurnError):
+    """A turn is over: ended, timed out, or closed with its episode."""
 
 
 class VerifierError(EpisodeError):

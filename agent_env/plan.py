@@ -1,7 +1,7 @@
-"""The DAG: what can run next, cut into segments and waits, and what a retry drops. Pure.
+"""The DAG: what can run next, cut into segments, waits and turns, and what a retry drops. Pure.
 
 A *segment* is a set of steps that need nothing from the workflow between them; it runs in one
-activity. Steps that the workflow plays itself, a timer for one, cut the DAG.
+activity. Steps that the workflow plays itself, a timer or a turn, cut the DAG.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,8 +11,9 @@ from agent_env._model import WireModel
 from agent_env.results import SandboxRef, StepReport
 from agent_env.status import StepStatus
 from agent_env.task import StepSpec, Task, descendants, edges
+from agent_env.turns import STEP_TYPE
 
-PLAYED_BY_WORKFLOW = frozenset({"wait"})
+PLAYED_BY_WORKFLOW = frozenset({"wait", STEP_TYPE})
 """Step types that no segment runs: the workflow itself plays them."""
 
 
@@ -42,11 +43,12 @@ class Plan(NamedTuple):
 
     segment: Segment | None
     waits: tuple[StepSpec, ...]
+    turns: tuple[StepSpec, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing can start now."""
-        return self.segment is None and not self.waits
+        return self.segment is None and not self.waits and not self.turns
 
 
 class Retry(NamedTuple):
@@ -68,13 +70,13 @@ def plan(task: Task, reports: Sequence[StepReport], in_flight: Collection[str] =
     done = {report.step_id for report in reports if not report.retried}
     after = edges(task)
     chosen: dict[str, StepSpec] = {}
-    waits: list[StepSpec] = []
+    played: list[StepSpec] = []
     for step in task.steps:
         if step.id in done or step.id in in_flight:
             continue
         if step.type in PLAYED_BY_WORKFLOW:
             if done.issuperset(after[step.id]):
-                waits.append(step)
+                played.append(step)
         elif len(chosen) < task.segment_limit and all(
             name in done or name in chosen for name in after[step.id]
         ):
@@ -87,7 +89,11 @@ def plan(task: Task, reports: Sequence[StepReport], in_flight: Collection[str] =
         )
         for step in chosen.values()
     )
-    return Plan(Segment(steps=steps) if steps else None, tuple(waits))
+    return Plan(
+        Segment(steps=steps) if steps else None,
+        waits=tuple(step for step in played if step.type != STEP_TYPE),
+        turns=tuple(step for step in played if step.type == STEP_TYPE),
+    )
 
 
 def _stops(

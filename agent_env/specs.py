@@ -10,6 +10,47 @@ from agent_env.outcome import Outcome
 from agent_env.plan import Segment
 from agent_env.results import EpisodeResult, SandboxRef, StepReport
 from agent_env.task import Task
+from agent_env.turns import OpenTurn, Usage
+
+
+class Policy(WireModel):
+    """Settings of the worker that opened an episode; recorded, so that a replay sees the same."""
+
+    host_lost_after: timedelta = timedelta(seconds=60)
+    """How long a host may not poll its queue before its episodes begin again elsewhere."""
+    max_host_losses: int = 2
+    """How often that may happen to one episode."""
+
+
+class Placement(WireModel):
+    """Answer of ``open`` and ``begin``: where the episode runs."""
+
+    host: str | None
+    """The host that took it. None while it is QUEUED."""
+    policy: Policy = Policy()
+    finished: bool = False
+    """The row had ended already: nothing may start."""
+    eager: bool = False
+    """The worker that runs the workflow took it: work can reach it with the answer to a workflow
+    task, without a queue."""
+
+
+class Resumed(WireModel):
+    """Where an episode is that goes on in a new execution, since its history had grown long.
+
+    Nothing but turns is open then.
+    """
+
+    created_at: datetime
+    placement: Placement
+    losses: int
+    """Hosts that were lost."""
+    epoch: int
+    reports: tuple[StepReport, ...]
+    destroy: tuple[SandboxRef, ...]
+    turns: tuple[OpenTurn, ...]
+    usage: Usage
+    deadline_at: datetime | None
 
 
 class EpisodeStart(WireModel):
@@ -28,6 +69,8 @@ class EpisodeStart(WireModel):
     """Longest time from the start to the outcome. None means the task's own, or no limit."""
     instance_id: str | None = None
     """What steps and outputs are filed under. None means the run id."""
+    resumed: Resumed | None = None
+    """Set by an execution that goes on in a new one."""
 
     @property
     def deadline_s(self) -> float | None:
@@ -59,28 +102,6 @@ class OpenRun(WireModel):
     workflow_run_id: str
     namespace: str
     created_at: datetime
-
-
-class Policy(WireModel):
-    """Settings of the worker that opened an episode; recorded, so that a replay sees the same."""
-
-    host_lost_after: timedelta = timedelta(seconds=60)
-    """How long a host may not poll its queue before its episodes begin again elsewhere."""
-    max_host_losses: int = 2
-    """How often that may happen to one episode."""
-
-
-class Placement(WireModel):
-    """Answer of ``open`` and ``begin``: where the episode runs."""
-
-    host: str | None
-    """The host that took it. None while it is QUEUED."""
-    policy: Policy = Policy()
-    finished: bool = False
-    """The row had ended already: nothing may start."""
-    eager: bool = False
-    """The worker that runs the workflow took it: work can reach it with the answer to a workflow
-    task, without a queue."""
 
 
 class BeginRun(WireModel):

@@ -31,6 +31,7 @@ from agent_env.specs import Policy
 from agent_env.steps import Steps
 from agent_env.steps.runner import SegmentRunner
 from agent_env.steps.work_folders import WorkFolders
+from agent_env.turn_runner import TurnRunner
 
 if TYPE_CHECKING:
     from activities._segments import Segments
@@ -163,6 +164,7 @@ def _workers(
         index=services.index,
         providers=services.providers,
         runner=runner,
+        turn_runner=TurnRunner(services.index, services.providers),
         segments=segments,
         host=host,
         max_episodes=settings.max_episodes,

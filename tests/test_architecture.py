@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PURE = {
+    "_messages",
     "_model",
     "disagreements",
     "errors",
@@ -21,6 +22,7 @@ PURE = {
     "specs",
     "status",
     "task",
+    "turns",
 }
 PURE_MAY_IMPORT = {"pydantic", "agent_env", "__future__"}
 FOLDERS = ("agent_env", "workflows", "activities")
@@ -90,6 +92,8 @@ def test_the_effects_know_nothing_of_temporal() -> None:
         "agent_env/runs",
         "agent_env/sandboxes",
         "agent_env/steps",
+        "agent_env/tools",
+        "agent_env/turn_runner.py",
         "agent_env/artifacts.py",
         "agent_env/config.py",
         "agent_env/task_files.py",

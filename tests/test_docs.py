@@ -228,6 +228,11 @@ async def played(page: Path, folder: Path, state_dir: Path) -> dict[str, Episode
     specs = {file: EpisodeSpec.from_task(task, seed={"seed": "3"}) for file, task in tasks.items()}
     async with Trainer.connect(Settings(state_dir=state_dir)) as trainer:
         episodes = {file: await trainer.start(spec) for file, spec in specs.items()}
+        for file, spec in specs.items():
+            for _ in spec.prompts:
+                turn = await episodes[file].next_turn()
+                assert turn is not None
+                await turn.end("done")
         return {file: await episode.result() for file, episode in episodes.items()}
 
 

@@ -13,10 +13,12 @@ from activities.groups import GroupActivities
 from activities.reconcile import ReconcileActivities
 from activities.records import RecordActivities
 from activities.steps import StepActivities
+from activities.turns import TurnActivities
 from agent_env import names
 from agent_env.outcome import Outcome
 from agent_env.results import EpisodeResult, GroupResult
 from agent_env.specs import EpisodeStart, GroupStart, Placement, Reconcile, Reconciled
+from agent_env.turns import Recorded, TurnOffer
 from workflows.registry import WORKFLOWS
 
 ACTIVITY_NAMES = {
@@ -30,6 +32,8 @@ ACTIVITY_NAMES = {
     "agent_env.group_members",
     "agent_env.reconcile",
     "agent_env.repair",
+    "agent_env.begin_turn",
+    "agent_env.play_turn",
 }
 
 
@@ -47,6 +51,7 @@ def test_every_activity_name_is_registered_once() -> None:
         FinishActivities,
         GroupActivities,
         ReconcileActivities,
+        TurnActivities,
     ]
 
     registered = [
@@ -86,7 +91,14 @@ def test_a_workflow_takes_and_returns_what_clients_use(
 
 @pytest.mark.parametrize(
     ("workflow_class", "update", "returns"),
-    [(0, names.LISTED, Placement), (0, names.OUTCOME, Outcome), (1, names.LISTED, int)],
+    [
+        (0, names.LISTED, Placement),
+        (0, names.OUTCOME, Outcome),
+        (0, names.NEXT_TURN, TurnOffer),
+        (0, names.RECORD_TURN, Recorded),
+        (0, names.END_TURN, type(None)),
+        (1, names.LISTED, int),
+    ],
 )
 def test_an_update_returns_what_clients_read(
     workflow_class: int, update: str, returns: type

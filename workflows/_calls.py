@@ -46,6 +46,18 @@ RUN_STEPS: ActivityConfig = {
     "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
 }
 
+BEGIN_TURN: ActivityConfig = {
+    "start_to_close_timeout": timedelta(minutes=5),
+    "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+    "retry_policy": RetryPolicy(
+        initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=10)
+    ),
+    "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+}
+
+PLAY_TURN: ActivityConfig = RUN_STEPS
+"""The tools have their own limits, as steps have."""
+
 INTERRUPT: ActivityConfig = {
     "schedule_to_start_timeout": timedelta(seconds=10),
     "start_to_close_timeout": timedelta(seconds=10),

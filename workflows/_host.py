@@ -15,10 +15,11 @@ from temporalio.workflow import ActivityConfig
 
 from agent_env import names
 from agent_env.specs import Finish, Placement, RunSteps, StepProgress
+from agent_env.turns import BeginTurn, PlayTurn
 from workflows import _calls
 from workflows._faults import root
 
-Order = TypeVar("Order", RunSteps, Finish)
+Order = TypeVar("Order", RunSteps, Finish, BeginTurn, PlayTurn)
 _T = TypeVar("_T")
 
 
@@ -62,6 +63,8 @@ class Host:
                 self._is_eager = False
                 if isinstance(order, RunSteps):
                     order = order.model_copy(update={"earlier": _progress(error)})
+                elif isinstance(order, PlayTurn):
+                    order = order.model_copy(update={"is_rerun": True})
         return await workflow.execute_activity_method(
             method,
             order,

@@ -17,10 +17,12 @@ from agent_env.seeds import wait_seconds
 from agent_env.specs import Ending, EpisodeStart, Interrupt, RunSteps, StepsDone
 from agent_env.status import StepStatus
 from agent_env.task import StepSpec, sandbox_types
+from agent_env.turns import STEP_TYPE
 from workflows import _calls
 from workflows._faults import is_host_lost
 from workflows._host import Host
 from workflows._shield import shielded
+from workflows.turns import Turns
 
 Reports = tuple[StepReport, ...]
 
@@ -29,20 +31,27 @@ class HostLostError(Exception):
     """Nobody polled the queue of the host that runs the episode."""
 
 
+class HistoryFullError(Exception):
+    """The episode is to go on in a new execution; nothing but turns was open."""
+
+
 class Play:
     """The steps of one episode on one host. ``reports`` is the whole record so far."""
 
-    def __init__(self, start: EpisodeStart) -> None:
-        self.reports: Reports = ()
+    def __init__(self, start: EpisodeStart, turns: Turns) -> None:
+        resumed = start.resumed
+        self.reports: Reports = resumed.reports if resumed else ()
         self.outcome: Outcome | None = None
         """Given once its last segment has decided it."""
         self.ended: EpisodeResult | None = None
         """Given if its host has ended it as well."""
-        self.epoch = 1
+        self.epoch = resumed.epoch if resumed else 1
+        self.destroy: tuple[SandboxRef, ...] = resumed.destroy if resumed else ()
+        """Sandboxes of a span that is being retried: gone before its first step starts."""
         self._start = start
+        self._turns = turns
         self._on: Host | None = None
         self._in_flight: dict[asyncio.Task[Reports], tuple[str, ...]] = {}
-        self._destroy: tuple[SandboxRef, ...] = ()
 
     async def on(self, host: Host) -> None:
         """Play to the end, or to a fatal failure, on this host.
@@ -51,13 +60,14 @@ class Play:
             asyncio.CancelledError: asked to cancel, or past the deadline.
             HostLostError: the host does not answer.
             FailureError: a segment could not be run at all.
+            HistoryFullError: the turns that are open are to go on in a new execution.
 
         Whatever it raises, everything has stopped, and what was reported before is kept.
         """
         self._on = host
         try:
             while self._start_ready():
-                await workflow.wait(list(self._in_flight), return_when=asyncio.FIRST_COMPLETED)
+                await self._one_done()
                 self._collect()
                 if workflow.cancellation_reason() is not None:
                     # The engine may swallow a cancel that meets an activity's end.
@@ -67,11 +77,29 @@ class Play:
             await shielded(self._stop(list(self._in_flight)))
             raise
 
+    async def _one_done(self) -> None:
+        """Wait until something under way has ended.
+
+        Raises:
+            HistoryFullError: the turns that are open are to go on in a new execution.
+        """
+        flying = [step_id for ids in self._in_flight.values() for step_id in ids]
+        types = {self._start.task.step(step_id).type for step_id in flying}
+        self._turns.stand_alone = types == {STEP_TYPE}
+        if STEP_TYPE not in types:
+            await workflow.wait(list(self._in_flight), return_when=asyncio.FIRST_COMPLETED)
+            return
+        await workflow.wait_condition(
+            lambda: self._turns.can_continue or any(task.done() for task in self._in_flight)
+        )
+        if self._turns.can_continue and workflow.cancellation_reason() is None:
+            raise HistoryFullError
+
     def start_over(self) -> None:
         """Forget what ran: its host is lost, and the sandboxes with it."""
         ids = {report.step_id for report in self.reports}
         self.reports, _ = drop(self.reports, ids)
-        self._destroy = ()
+        self.destroy = ()
         self.epoch += 1
 
     @property
@@ -86,8 +114,10 @@ class Play:
             ready = plan(self._start.task, self.reports, flying)
             for step in ready.waits:
                 self._launch(self._wait(step), (step.id,))
+            for step in ready.turns:
+                self._launch(self._turn(step), (step.id,))
             if ready.segment is not None:
-                destroy, self._destroy = self._destroy, ()
+                destroy, self.destroy = self.destroy, ()
                 self._launch(self._segment(ready.segment, destroy), ready.segment.ids)
         return bool(self._in_flight)
 
@@ -122,7 +152,7 @@ class Play:
             await self._stop([t for t, ids in self._in_flight.items() if retry.span & {*ids}])
             # What was only stopped with the span runs again, too.
             self.reports, dropped = drop(self.reports, retry.span | stopped(self.reports))
-            self._destroy += dropped
+            self.destroy += dropped
             self.epoch += 1
 
     async def _stop(self, tasks: Sequence[asyncio.Task[Reports]]) -> None:
@@ -132,10 +162,12 @@ class Play:
         # An interrupt reaches a running segment at once; the cancel, by heartbeat, keeps a segment
         # whose worker died from running again.
         ids = tuple(step_id for task in tasks for step_id in self._in_flight[task])
-        interrupt = asyncio.create_task(self._interrupt(ids))
+        waiting: list[asyncio.Task[Any]] = [*tasks]
+        if not self._turns.needs_no_interrupt.issuperset(ids):
+            waiting.append(asyncio.create_task(self._interrupt(ids)))
         for task in tasks:
             task.cancel()
-        await workflow.wait([*tasks, interrupt])
+        await workflow.wait(waiting)
         self._collect(stopping=True)
 
     async def _interrupt(self, ids: tuple[str, ...]) -> None:
@@ -172,12 +204,16 @@ class Play:
         if len(counted) + len(segment.ids) != len(task.steps):
             return None
         return Ending(
-            workflow_run_id=workflow.info().run_id,
+            workflow_run_id=workflow.info().first_execution_run_id,
             steps=tuple(step.id for step in task.steps),
             reward=task.reward,
             retried=tuple(report for report in self.reports if report.retried),
             sandbox_types=tuple(sorted(sandbox_types(task))),
         )
+
+    async def _turn(self, step: StepSpec) -> Reports:
+        standing = tuple(report for report in self.reports if not report.retried)
+        return (await self._turns.play(step, self.epoch, standing, self._host),)
 
     async def _wait(self, step: StepSpec) -> Reports:
         report = StepReport(

@@ -1,7 +1,7 @@
 """One episode: list it, begin it, run its steps, tear down, record how it ended."""
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
@@ -13,13 +13,15 @@ with workflow.unsafe.imports_passed_through():
     from agent_env.outcome import Fault, Outcome
     from agent_env.outcome import outcome as decided
     from agent_env.results import EpisodeResult
-    from agent_env.specs import BeginRun, EpisodeStart, Finish, OpenRun, Placement
+    from agent_env.specs import BeginRun, EpisodeStart, Finish, OpenRun, Placement, Resumed
     from agent_env.status import RunStatus
+    from agent_env.turns import EndTurn, NextTurn, OpenTurns, Recorded, RecordTurn, TurnOffer
     from workflows import _calls
     from workflows._faults import fault_of, is_host_lost, root, unlisted
     from workflows._host import Host
-    from workflows._play import HostLostError, Play
+    from workflows._play import HistoryFullError, HostLostError, Play
     from workflows._shield import shielded
+    from workflows.turns import Turns
 
 
 @workflow.defn(name=names.EPISODE)
@@ -32,10 +34,14 @@ class EpisodeWorkflow:
 
     @workflow.init
     def __init__(self, start: EpisodeStart) -> None:
+        resumed = start.resumed
         self._start = start
-        self._play = Play(start)
-        self._created_at: datetime = workflow.now()
-        self._placement: Placement | None = None
+        self._turns = Turns(start)
+        self._play = Play(start, self._turns)
+        self._created_at: datetime = resumed.created_at if resumed else workflow.now()
+        self._deadline_at = resumed.deadline_at if resumed else None
+        self._losses = resumed.losses if resumed else 0
+        self._placement: Placement | None = resumed.placement if resumed else None
         self._host: Host | None = None
         self._refusal: ApplicationError | None = None
         self._outcome: Outcome | None = None
@@ -53,8 +59,11 @@ class EpisodeWorkflow:
             fault = await self._run()
         except asyncio.CancelledError:
             pass  # the reason is asked for below
+        except HistoryFullError:
+            workflow.continue_as_new(start.model_copy(update={"resumed": self._resumed()}))
         except Exception as error:
             fault = fault_of(error)
+        self._turns.close()
         if self._refusal is not None:
             await workflow.wait_condition(workflow.all_handlers_finished)
             raise self._refusal
@@ -81,21 +90,55 @@ class EpisodeWorkflow:
     @workflow.update(name=names.OUTCOME)
     async def outcome_known(self) -> Outcome:
         """Answer as soon as the outcome is known, before teardown."""
-        await workflow.wait_condition(lambda: bool(self._outcome or self._refusal))
+        await workflow.wait_condition(
+            lambda: bool(self._outcome or self._refusal or self._turns.must_continue)
+        )
         if self._refusal is not None:
             raise self._refusal
-        assert self._outcome is not None
+        if self._outcome is None:
+            raise ApplicationError("ask again", type=names.ASK_AGAIN, non_retryable=True)
         return self._outcome
+
+    @workflow.update(name=names.NEXT_TURN)
+    async def next_turn(self, order: NextTurn) -> TurnOffer:
+        """Answer with an open turn that the caller does not hold, or once none will come."""
+        return await self._turns.next(order)
+
+    @workflow.update(name=names.RECORD_TURN)
+    async def record_turn(self, order: RecordTurn) -> Recorded:
+        """Take up a message of a turn's player, and answer once its tools have run."""
+        return await self._turns.record(order)
+
+    @record_turn.validator
+    def check_record(self, order: RecordTurn) -> None:
+        """Refuse a message that is not the turn's next one."""
+        self._turns.check(order)
+
+    @workflow.update(name=names.END_TURN)
+    async def end_turn(self, order: EndTurn) -> None:
+        """Hand a turn back."""
+        await self._turns.end(order)
+
+    @end_turn.validator
+    def check_end(self, order: EndTurn) -> None:
+        """Refuse the end of a turn that is not at its end."""
+        self._turns.check(order)
+
+    @workflow.query(name=names.OPEN_TURNS)
+    def open_turns(self) -> OpenTurns:
+        """Which turns are open."""
+        return OpenTurns(turns=tuple(state.turn for state in self._turns.states))
 
     async def _run(self) -> Fault | None:
         """List it and play it. What ended it, other than its steps."""
         if workflow.cancellation_reason() is not None:
             return None  # canceled before the first task: `finish` lists it
-        await shielded(self._open())
+        if self._start.resumed is None:
+            await shielded(self._open())
         if self._refusal is not None:
             return None
         try:
-            async with asyncio.timeout(self._start.deadline_s):
+            async with asyncio.timeout(self._time_left_s()):
                 return await self._play_on_hosts()
         except TimeoutError:
             return Fault(
@@ -106,7 +149,6 @@ class EpisodeWorkflow:
     async def _play_on_hosts(self) -> Fault | None:
         """Play on the host that took it; when that is lost, begin again on another."""
         placement = self._listed_at()
-        losses = 0
         while not placement.finished:
             if placement.host is None:
                 self._placement = placement = await self._begin()
@@ -114,8 +156,8 @@ class EpisodeWorkflow:
             try:
                 await self._play.on(self._host)
             except HostLostError:
-                losses += 1
-                if losses > placement.policy.max_host_losses:
+                self._losses += 1
+                if self._losses > placement.policy.max_host_losses:
                     return Fault(
                         type="HostLost", message=f"host {placement.host!r} stopped answering"
                     )
@@ -125,6 +167,31 @@ class EpisodeWorkflow:
             else:
                 return None
         return None
+
+    def _time_left_s(self) -> float | None:
+        """Seconds until the episode's deadline."""
+        if self._deadline_at is not None:
+            return max(0.0, (self._deadline_at - workflow.now()).total_seconds())
+        limit_s = self._start.deadline_s
+        if limit_s is not None:
+            self._deadline_at = workflow.now() + timedelta(seconds=limit_s)
+        return limit_s
+
+    def _resumed(self) -> Resumed:
+        """What a new execution goes on from."""
+        # Another worker may run it, so that nothing comes to the right one without a queue.
+        placement = self._listed_at().model_copy(update={"eager": False})
+        return Resumed(
+            created_at=self._created_at,
+            placement=placement,
+            losses=self._losses,
+            epoch=self._play.epoch,
+            reports=self._play.reports,
+            destroy=self._play.destroy,
+            turns=self._turns.states,
+            usage=self._turns.usage,
+            deadline_at=self._deadline_at,
+        )
 
     async def _open(self) -> None:
         """List the run. A refusal ends the workflow, unless a group has listed the run already."""

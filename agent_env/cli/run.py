@@ -116,7 +116,9 @@ def run(
     seed, labels = {"seed": "0", **_values.mapping(seeds)}, _values.mapping(tags)
     loaded = load_task(task, name)
     try:
-        spec = EpisodeSpec.from_task(loaded, seed=seed, tags=labels, deadline=deadline)
+        spec = EpisodeSpec.from_task(
+            loaded, seed=seed, tags=labels, deadline=deadline, trainer_agents=()
+        )
     except InvalidSpecError as error:
         raise InvalidSpecError(
             Problem(f"{task}: {problem.where}", problem.what) for problem in error.problems

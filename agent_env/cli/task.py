@@ -88,7 +88,7 @@ def _checked(one: Task, seed: dict[str, str]) -> _Checked:
 
 
 def segments(task: Task) -> list[list[str]]:
-    """The ids of the steps that run in one activity, in order; a wait stands alone.
+    """The ids of the steps that run in one activity, in order; waits and turns stand alone.
 
     As they are cut when no step fails.
     """
@@ -99,7 +99,7 @@ def segments(task: Task) -> list[list[str]]:
     found: list[list[str]] = []
     reports: list[StepReport] = []
     while not (now := plan(task, reports)).is_empty:
-        parts = [[step.id] for step in now.waits]
+        parts = [[step.id] for step in (*now.waits, *now.turns)]
         if now.segment is not None:
             parts.append(list(now.segment.ids))
         found += parts

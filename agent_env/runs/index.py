@@ -9,6 +9,7 @@ from agent_env.disagreements import LiveRun
 from agent_env.results import GroupResult, SandboxRef, StepReport
 from agent_env.runs import _group_writes, _leftovers, _reconcile, _writes, queries, schema
 from agent_env.runs._database import Database
+from agent_env.runs.conversations import Conversations
 from agent_env.runs.records import (
     CancelAnswer,
     Ended,
@@ -60,6 +61,11 @@ class RunIndex:
     def close(self) -> None:
         """Give every connection back."""
         self._database.close()
+
+    @property
+    def conversations(self) -> Conversations:
+        """What is said in the turns of runs."""
+        return Conversations(self._database)
 
     # -- an episode's life, in order; each compares before it sets and may run twice
 

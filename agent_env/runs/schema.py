@@ -12,7 +12,7 @@ from agent_env.runs import _dialect
 from agent_env.runs._database import Database
 from agent_env.runs.tables import runs
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision in ``migrations/versions``: known without importing Alembic."""
 
 _FOLDER = Path(__file__).parent / "migrations"

@@ -81,6 +81,15 @@ messages = Table(
     Column("message", AnyJson, nullable=False),
 )
 
+# What a player said, by its digest, until a turn takes it up; and the tools that turns offer.
+turn_texts = Table(
+    "turn_texts",
+    metadata,
+    Column("run_id", AnyText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+    Column("digest", AnyText, primary_key=True),
+    Column("text", AnyText, nullable=False),
+)
+
 run_groups = Table(
     "run_groups",
     metadata,

@@ -25,6 +25,7 @@ class _Facts(NamedTuple):
     artifacts: tuple[str, ...]
     deploys: tuple[str, ...]
     sandboxes: tuple[str | None, ...]
+    may_use_sandbox: bool
 
 
 def checked(task: Task, seed: Mapping[str, str], open_step: Callable[[str], Step[Any]]) -> Task:
@@ -71,6 +72,7 @@ def _asked(
         artifacts=tuple(step.artifacts(params)),
         deploys=tuple(step.deploys(params)),
         sandboxes=tuple(step.sandboxes(params)),
+        may_use_sandbox=step.may_use_sandbox(params),
     )
     return facts, [Problem(where, str(what)) for what in step.problems(params)]
 
@@ -108,6 +110,8 @@ def _missing_steps(task: Task, known: Mapping[str, _Facts]) -> Iterator[Problem]
             if what := _unmet("verifier", name, scored, before):
                 yield Problem(facts.where, what)
         here = {name: by for name, by in deployed.items() if before.intersection(by)}
+        if facts.may_use_sandbox and not facts.sandboxes and len(here) > 1:
+            yield Problem(facts.where, _several(sorted(here)))
         for name in facts.sandboxes:
             if name is None:
                 what = _unclear(sorted(here))
@@ -160,6 +164,10 @@ def _unclear(here: list[str]) -> str | None:
         return None
     if not here:
         return "needs a sandbox, and no step before it deploys one; add a deploy_sandbox step"
+    return _several(here)
+
+
+def _several(here: list[str]) -> str:
     return f"names no sandbox, and there are several; name one of {_listed(here)}"
 
 

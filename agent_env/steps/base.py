@@ -162,6 +162,10 @@ class Step(ABC, Generic[P]):
         """Names of the sandboxes it works in; None stands for the only one there is."""
         return ()
 
+    def may_use_sandbox(self, params: P) -> bool:
+        """Whether it works in the only sandbox there is, and does without where there is none."""
+        return False
+
     def problems(self, params: P) -> Sequence[str]:
         """What can be known to be wrong before a run and is not in the model: a missing package."""
         return ()

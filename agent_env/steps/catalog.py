@@ -17,6 +17,7 @@ _BUILT_IN = frozenset(
         "deploy_sandbox",
         "gymnasium",
         "load_artifact",
+        "prompt_agent",
         "python",
         "run_code",
         "verify_sandbox",

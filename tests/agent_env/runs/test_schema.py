@@ -65,6 +65,7 @@ def test_an_index_of_the_first_schema_is_migrated_with_its_runs(empty: str) -> N
     index.close()
     database = Database(empty)
     database.write(lambda connection: connection.execute(text("DROP INDEX ix_runs_still_up")))
+    database.write(lambda connection: connection.execute(text("DROP TABLE turn_texts")))
     database.close()
     set_revision(empty, "0001")
 
@@ -112,7 +113,7 @@ def test_a_schema_newer_than_the_code_is_refused(empty: str, migrate: bool | Non
 
 
 def test_an_older_schema_that_may_not_be_migrated_names_the_command(empty: str) -> None:
-    with pytest.raises(ConfigError, match=r"has schema none, .* 0002; run `episodes db upgrade`"):
+    with pytest.raises(ConfigError, match=r"has schema none, .* 0003; run `episodes db upgrade`"):
         RunIndex.open(empty, migrate=False)
 
 
