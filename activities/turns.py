@@ -55,5 +55,4 @@ class TurnActivities:
                     stop.cancel()
                     running.cancel()
                     await asyncio.wait([running])
-                # The turn is over, or about to be: nobody reads this.
-                return Recorded(messages=order.seq + 1)
+                return Recorded(messages=order.seq, is_cut=True)

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from agent_env.task import StepSpec, Task
     from agent_env.task_files import load_task, load_tasks
     from agent_env.trainer import Trainer
-    from agent_env.turn import EnvironmentTool, ToolResult, Turn, TurnTools
+    from agent_env.turn import Turn
+    from agent_env.turn_tools import EnvironmentTool, ToolResult, TurnTools
 
 _HOMES = {
     "AgentEnvError": "errors",
     "ConflictError": "errors",
-    "EnvironmentTool": "turn",
+    "EnvironmentTool": "turn_tools",
     "Episode": "episode",
     "EpisodeResult": "results",
     "EpisodeSpec": "episode",
@@ -47,11 +48,11 @@ _HOMES = {
     "RunStatus": "status",
     "StepSpec": "task",
     "Task": "task",
-    "ToolResult": "turn",
+    "ToolResult": "turn_tools",
     "Trainer": "trainer",
     "Turn": "turn",
     "TurnError": "errors",
-    "TurnTools": "turn",
+    "TurnTools": "turn_tools",
     "UnavailableError": "errors",
     "UserError": "errors",
     "load_task": "task_files",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,10 +19,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from agent_env import names
+from agent_env._held_turns import ASK_AGAIN_S, HeldTurns
 from agent_env._players import played, prompts
 from agent_env._unlisted import list_unlisted
-from agent_env._updates import OverError, asked
-from agent_env.errors import RunNotFoundError, TurnError
+from agent_env.errors import RunNotFoundError
 from agent_env.outcome import Outcome
 from agent_env.results import EpisodeResult
 from agent_env.runs import CancelAnswer, RunIndex, RunRecord
@@ -31,13 +30,10 @@ from agent_env.runs.records import CancelState
 from agent_env.steps import Steps
 from agent_env.task import Task
 from agent_env.turn import Turn
-from agent_env.turns import NextTurn, OpenTurns, TurnKey, TurnOffer
 
 if TYPE_CHECKING:
     from agent_env.trainer import Trainer
 
-_ASK_AGAIN_S = 0.2
-"""Until an episode that goes on in a new execution is asked again."""
 _POLL_S = 1.0
 """How often a row is read while something else than the workflow will end it."""
 
@@ -128,10 +124,7 @@ class Episode:
         self._client = client
         self._handle = handle
         self._index = index
-        self._held: dict[TurnKey, Turn] = {}
-        self._asking = asyncio.Lock()
-        self._asker = secrets.token_hex(8)
-        self._asked = 0
+        self._turns = HeldTurns(run_id, handle, index)
 
     @classmethod
     def attach(cls, run_id: str, *, trainer: Trainer | None = None) -> Episode:
@@ -157,40 +150,10 @@ class Episode:
             UnavailableError: Temporal has not answered for minutes. Safe to retry.
             IndexUnavailableError: the run index does not answer. Safe to retry.
         """
-        async with self._asking:  # else two callers would be given one turn
-            while True:
-                self._held = {key: turn for key, turn in self._held.items() if turn.is_open}
-                try:
-                    offer = await asked(
-                        self._handle,
-                        names.NEXT_TURN,
-                        NextTurn(holding=tuple(self._held)),
-                        # The same until it is answered: a caller that was canceled and asks again
-                        # waits for the same answer.
-                        id=f"next/{self._asker}/{self._asked}",
-                        answer=TurnOffer,
-                    )
-                except OverError:
-                    offer = TurnOffer(is_over=True)
-                self._asked += 1
-                if offer.turn is not None and offer.turn.turn not in self._held:
-                    state = offer.turn
-                    said = await asyncio.to_thread(
-                        self._index.conversations.of_turn, self.run_id, state.turn
-                    )
-                    turn = Turn(
-                        state,
-                        said[: state.messages],
-                        run_id=self.run_id,
-                        handle=self._handle,
-                        index=self._index,
-                    )
-                    self._held[state.turn] = turn
-                    return turn
-                if offer.is_over:
-                    await self._ended()
-                    return None
-                await asyncio.sleep(_ASK_AGAIN_S)
+        turn = await self._turns.next()
+        if turn is None:
+            await self._ended()
+        return turn
 
     async def abandon(self, reason: str) -> None:
         """Cancel the episode, and wait for its teardown. One that has ended stays as it is."""
@@ -218,7 +181,7 @@ class Episode:
             UnavailableError: Temporal has not answered for minutes. Safe to retry.
             IndexUnavailableError: the run index does not answer. Safe to retry.
         """
-        await self._refuse_open_turns()
+        await self._turns.refuse_open()
         return await self._ended(teardown=teardown)
 
     async def _ended(self, *, teardown: bool = True) -> EpisodeResult:
@@ -285,27 +248,11 @@ class Episode:
                 cause = failure.cause
                 if not isinstance(cause, ApplicationError) or cause.type != names.ASK_AGAIN:
                     return None
-                await asyncio.sleep(_ASK_AGAIN_S)
+                await asyncio.sleep(ASK_AGAIN_S)
             except RPCError:
                 return None
         row = await self.record()
         return row.result().model_copy(update=known.model_dump())
-
-    async def _refuse_open_turns(self) -> None:
-        """Refuse to wait for an end that waits for this caller."""
-        held = [turn for turn in self._held.values() if turn.is_open]
-        if not held or (row := await self.record()).status.is_finished or row.cancel_requested_at:
-            return
-        try:
-            still = await self._handle.query(names.OPEN_TURNS, result_type=OpenTurns)
-        except RPCError:
-            return
-        for key, turn in self._held.items():
-            if turn.is_open and key in still.turns:
-                raise TurnError(
-                    f"the turn {turn.step_id!r} of agent {turn.agent!r} is not ended, so the "
-                    "episode can't end; end() it, or abandon() the episode"
-                )
 
 
 def _now() -> datetime:

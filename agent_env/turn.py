@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, JsonValue
 from temporalio.client import WorkflowHandle
@@ -19,6 +18,7 @@ from agent_env.errors import TurnError, TurnOverError, bounded
 from agent_env.runs import RunIndex
 from agent_env.runs.conversations import Message, as_text
 from agent_env.tools.base import ToolSpec
+from agent_env.turn_tools import EnvironmentTool, ToolResult, TurnTools, result_of
 from agent_env.turns import (
     MAX_RESPONSE_CHARS,
     TOOL_TIMEOUT_S,
@@ -29,31 +29,6 @@ from agent_env.turns import (
     Recorded,
     RecordTurn,
 )
-
-
-@dataclass(frozen=True)
-class EnvironmentTool:
-    """A tool that a turn offers, as Model Context Protocol describes tools."""
-
-    name: str
-    description: str
-    inputSchema: dict[str, JsonValue]
-    """JSON Schema of its arguments."""
-
-
-@dataclass(frozen=True)
-class ToolResult:
-    """What a tool answered."""
-
-    content: list[dict[str, Any]]
-    """Parts, each with a ``type``: ``{"type": "text", "text": …}`` for text."""
-    isError: bool = False
-    """Whether it is an error for the model to read."""
-
-    @property
-    def text(self) -> str:
-        """The text of all parts."""
-        return "".join(part.get("text", "") for part in self.content)
 
 
 class _Waiting(NamedTuple):
@@ -115,7 +90,7 @@ class Turn:
         Args:
             timeout: Longest one call may run, in seconds.
         """
-        return TurnTools(self, timeout)
+        return TurnTools(self.step_id, self._offered, partial(self._call, timeout_s=timeout))
 
     async def record_model_call(
         self,
@@ -258,7 +233,7 @@ class Turn:
             self._conversations.of_turn, self._run_id, self._state.turn, first=self._seq + 1
         )
         answers = there[: answer.messages - self._seq - 1]
-        results = [_result(each) for each in answers]
+        results = [result_of(each) for each in answers]
         self._seq = answer.messages
         self.messages += [message.message, *map(_plain, answers)]
         return results
@@ -303,55 +278,6 @@ class Turn:
             )
 
 
-class TurnTools:
-    """What a turn can call. Its tools are known once it is entered."""
-
-    def __init__(self, turn: Turn, timeout_s: float) -> None:
-        self._turn = turn
-        self._timeout_s = timeout_s
-        self._tools: dict[str, EnvironmentTool] = {}
-
-    async def __aenter__(self) -> TurnTools:
-        self._tools = await self._turn._offered()  # pyright: ignore[reportPrivateUsage]
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pass
-
-    def list(self) -> list[EnvironmentTool]:
-        """Every tool."""
-        return [*self._tools.values()]
-
-    async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
-        """Call a tool where the agent works. What goes wrong in it is the model's to read.
-
-        All tools of one message are run with the first of them, one after the other.
-
-        Raises:
-            TurnError: there is no such tool, the last message made no such call, or the turn is
-                over.
-        """
-        if name not in self._tools:
-            raise TurnError(
-                f"turn {self._turn.step_id!r} offers no tool {name!r}; it offers "
-                f"{sorted(self._tools) or 'none'}"
-            )
-        return await self._turn._call(  # pyright: ignore[reportPrivateUsage]
-            name, arguments or {}, self._timeout_s
-        )
-
-
 def _plain(message: Message) -> Message:
     """A message without what only the index is told."""
     return {key: value for key, value in message.items() if key != "is_error"}
-
-
-def _result(message: Message) -> ToolResult:
-    content: Any = message["content"]
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return ToolResult(cast("list[dict[str, Any]]", parts), message.get("is_error") is True)

@@ -87,6 +87,8 @@ class Recorded(WireModel):
     """How many there are now: the tools' answers are the last ones, in the order of the calls."""
     failed: tuple[str, ...] = ()
     """Ids of the calls whose tool answered with an error."""
+    is_cut: bool = False
+    """Stopped with the turn: nobody is to be answered."""
 
 
 class EndTurn(WireModel):

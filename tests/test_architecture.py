@@ -22,6 +22,7 @@ PURE = {
     "specs",
     "status",
     "task",
+    "turn_rules",
     "turns",
 }
 PURE_MAY_IMPORT = {"pydantic", "agent_env", "__future__"}

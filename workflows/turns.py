@@ -11,11 +11,9 @@ from activities.turns import TurnActivities
 from agent_env.errors import bounded
 from agent_env.results import StepReport
 from agent_env.specs import EpisodeStart
-from agent_env.status import StepStatus
 from agent_env.task import StepSpec
+from agent_env.turn_rules import Order, is_repeat, refusal
 from agent_env.turns import (
-    MAX_CALLS,
-    MAX_RESPONSE_CHARS,
     TURN_TIMEOUT,
     BeginTurn,
     EndTurn,
@@ -23,7 +21,6 @@ from agent_env.turns import (
     NextTurn,
     OpenTurn,
     PlayTurn,
-    Record,
     Recorded,
     RecordTurn,
     TurnKey,
@@ -34,6 +31,7 @@ from agent_env.turns import (
 from workflows import _calls
 from workflows._faults import is_host_lost, root
 from workflows._host import Host
+from workflows._turn_reports import ended, timed_out
 
 MAX_UPDATES = 1_500
 """Updates of one execution before it goes on in a new one. The engine ends at 2,000."""
@@ -42,8 +40,6 @@ MAX_EVENTS = 10_000
 _MAX_POLLS = 4
 """Most callers that wait for a turn. The engine takes ten updates at a time, and one whose caller
 died stays among them until it is answered."""
-
-Order = RecordTurn | EndTurn
 
 
 class _Turn:
@@ -110,29 +106,9 @@ class Turns:
         turn = self._open.get(order.turn.step_id)
         if turn is None or turn.state.turn != order.turn or turn.is_over:
             raise _over(order)
-        state = turn.state
-        if _is_repeat(state, order):
-            return
-        if turn.order is not None:
-            raise _refused("another message of this turn is being worked on; wait for its tools")
-        if order.seq != state.messages:
-            raise _refused(
-                f"the turn has {state.messages} messages by now, not {order.seq}: another trainer "
-                "plays it; ask next_turn() where it is"
-            )
-        record = order.record
-        if record is None:
-            return
-        if isinstance(order, EndTurn) and record.calls:
-            raise _refused("the last message calls tools that have not run; call them first")
-        if len(record.calls) > MAX_CALLS:
-            raise _refused(f"a message calls at most {MAX_CALLS} tools, not {len(record.calls)}")
-        if len({ref.id for ref in record.calls}) < len(record.calls):
-            raise _refused("two tool calls of the message have one id")
-        if unknown := [ref.name for ref in record.calls if ref.name not in state.tools]:
-            raise _refused(f"the turn offers no tool {unknown[0]!r}; it offers {[*state.tools]}")
-        if not record.by_model and isinstance(order, RecordTurn) and state.model_calls:
-            raise _refused("the last message that was recorded made no such call")
+        why = refusal(turn.state, order, is_busy=turn.order is not None)
+        if why is not None:
+            raise _refused(why)
 
     async def record(self, order: RecordTurn) -> Recorded:
         """Take a message up, and answer once its tools have run.
@@ -142,7 +118,7 @@ class Turns:
         """
         self._updates += 1
         turn = self._open[order.turn.step_id]
-        if _is_repeat(turn.state, order) and turn.state.last is not None:
+        if is_repeat(turn.state, order) and turn.state.last is not None:
             return turn.state.last.answer
         return await self._done(turn, order)
 
@@ -182,7 +158,7 @@ class Turns:
             async with asyncio.timeout(remaining_s(state, workflow.now())):
                 return await self._played(turn, step, reports, host)
         except TimeoutError:
-            return _timed_out(step, turn.state)
+            return timed_out(step, turn.state)
         finally:
             turn.is_over = True
             self._open.pop(step.id, None)
@@ -269,7 +245,7 @@ class Turns:
                 continue
             turn.answer, turn.order = answer, None
             if isinstance(order, EndTurn):
-                return _ended(step, turn.state, order)
+                return ended(step, turn.state, order)
 
     async def _taken_up(
         self, turn: _Turn, order: Order, step: StepSpec, reports: Sequence[StepReport], host: Host
@@ -291,6 +267,8 @@ class Turns:
             tool_timeout_s=order.tool_timeout_s if isinstance(order, RecordTurn) else 0,
         )
         answer = await host.call(TurnActivities.play_turn, play, _calls.PLAY_TURN)
+        if answer.is_cut:
+            raise asyncio.CancelledError
         self.usage = usage
         changes: dict[str, object] = {
             "messages": answer.messages,
@@ -307,18 +285,6 @@ class Turns:
         return None
 
 
-def _is_repeat(state: OpenTurn, order: Order) -> bool:
-    """Whether it was done before: the engine forgets in a new execution what it was asked."""
-    record: Record | None = order.record
-    last = state.last
-    return (
-        isinstance(order, RecordTurn)
-        and last is not None
-        and record is not None
-        and (last.seq, last.digest) == (order.seq, record.digest)
-    )
-
-
 def _refused(message: str) -> ApplicationError:
     return ApplicationError(message, type="Turn", non_retryable=True)
 
@@ -332,37 +298,3 @@ def _unplayed(error: FailureError) -> ApplicationError:
     found = root(error)
     said = found.message if isinstance(found, FailureError) else str(found)
     return _refused(bounded(f"the message could not be taken up: {said}", 1_000))
-
-
-def _ended(step: StepSpec, state: OpenTurn, order: EndTurn) -> StepReport:
-    return _report(step, state, StepStatus.COMPLETED).model_copy(
-        update={
-            "output": {
-                "response": order.response[:MAX_RESPONSE_CHARS],
-                "messages": state.messages,
-                "model_calls": state.model_calls,
-            }
-        }
-    )
-
-
-def _timed_out(step: StepSpec, state: OpenTurn) -> StepReport:
-    limit_s = (state.deadline_at - state.opened_at).total_seconds()
-    return _report(step, state, StepStatus.FAILED).model_copy(
-        update={
-            "error_type": "TurnTimedOut",
-            "error": f"nobody ended the turn of agent {state.agent!r} within {limit_s:g} s; allow "
-            "more with turn_timeout",
-        }
-    )
-
-
-def _report(step: StepSpec, state: OpenTurn, status: StepStatus) -> StepReport:
-    return StepReport(
-        step_id=step.id,
-        type=step.type,
-        epoch=state.turn.epoch,
-        status=status,
-        started_at=state.opened_at,
-        finished_at=workflow.now(),
-    )
