@@ -187,8 +187,25 @@ class RunFilter(EdgeModel):
     reward_max: float | None = None
     error_contains: str | None = None
     """Any part of the error's text; upper and lower case of ASCII are the same."""
+    text: str | None = None
+    """Any part of the error, of an id, or of a tag's value; ASCII's cases are the same."""
     tag: Mapping[str, str] = {}
     """Each of these tags has this value."""
+
+
+class RunSort(StrEnum):
+    """The order of a list of runs. Runs without what they are ordered by come last."""
+
+    NEWEST = "-created"
+    OLDEST = "created"
+    LAST_STARTED = "-started"
+    FIRST_STARTED = "started"
+    LAST_FINISHED = "-finished"
+    FIRST_FINISHED = "finished"
+    LONGEST = "-took"
+    SHORTEST = "took"
+    BEST = "-reward"
+    WORST = "reward"
 
 
 class RunCursor(EdgeModel):
