@@ -137,9 +137,9 @@ class RunsQuery(PageQuery):
 
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:
-        if self.reward_min is not None and self.reward_max is not None:
-            if self.reward_min > self.reward_max:
-                raise ValueError("reward_min is over reward_max: nothing can match")
+        least, most = self.reward_min, self.reward_max
+        if least is not None and most is not None and least > most:
+            raise ValueError("reward_min is over reward_max: nothing can match")
         return self
 
     def filter(self, now: datetime) -> RunFilter:
