@@ -16,12 +16,9 @@ from sqlalchemy import (
     Connection,
     Label,
     Select,
-    Text,
-    cast,
     false,
     func,
     literal,
-    or_,
     select,
     tuple_,
     union_all,
@@ -229,7 +226,8 @@ def _keys(
     Of several statuses, those of each are found by an index and then merged: a database would else
     sort all that match, or walk past all that don't.
     """
-    demands = [*_conditions_but_status(where, dialect), *extra]
+    plain = where.model_copy(update={"status": ()})
+    demands = [*conditions(plain, dialect), *extra]
     if after is not None:
         demands.append(_is_past(after, is_oldest=is_oldest))
     key = (runs.c.created_at, runs.c.run_id)
@@ -257,18 +255,6 @@ def _statuses(where: RunFilter) -> Sequence[RunStatus] | None:
         return None
     asked = tuple(dict.fromkeys(where.status))
     return asked or (tuple(RunStatus) if where.task_id is not None else None)
-
-
-def _conditions_but_status(where: RunFilter, dialect: str) -> Iterator[ColumnElement[bool]]:
-    yield from conditions(where.model_copy(update={"status": ()}), dialect)
-    if where.text:
-        yield or_(
-            *(
-                column.icontains(where.text, autoescape=True)
-                for column in (runs.c.run_id, runs.c.run_group_id, runs.c.task_id, runs.c.error)
-            ),
-            cast(runs.c.tags, Text).icontains(where.text, autoescape=True),
-        )
 
 
 _LOOSE = ("reward_min", "reward_max", "error_contains", "text", "tag")

@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import (
     Connection,
-    Select,
     and_,
     case,
     func,
@@ -62,15 +61,15 @@ _LIVE_COLUMNS = (
 def live_counts(connection: Connection) -> tuple[int, int]:
     """See ``IndexReads.live_counts``."""
     counted = [_count(select(literal(1)).where(runs.c.status == s), MOST_COUNTED) for s in LIVE]
-    queued, running = connection.execute(select(*counted)).one()
-    return queued, running
+    row: Any = connection.execute(select(*counted)).one()
+    return row[0], row[1]
 
 
 def live_rows(connection: Connection, *, limit: int) -> tuple[LiveRow, ...]:
     """See ``IndexReads.live_rows``."""
     found: list[LiveRow] = []
     for status in (RunStatus.RUNNING, RunStatus.QUEUED):
-        newest: Select[Any] = (
+        newest: Any = (
             select(*_LIVE_COLUMNS)
             .where(runs.c.status == status)
             .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
@@ -169,7 +168,7 @@ def step_tallies(connection: Connection, run_group_id: str) -> tuple[StepTally, 
         .group_by(steps.c.step_id)
     )
     at: Any = (
-        select(runs.c.current_step, func.count())
+        select(runs.c.current_step.label("step"), func.count().label("n"))
         .where(
             in_group,
             runs.c.status == RunStatus.RUNNING,
@@ -177,7 +176,7 @@ def step_tallies(connection: Connection, run_group_id: str) -> tuple[StepTally, 
         )
         .group_by(runs.c.current_step)
     )
-    now_at: dict[str, int] = {row[0]: row[1] for row in connection.execute(at)}
+    now_at = {row["step"]: row["n"] for row in connection.execute(at).mappings()}
     tallies: list[tuple[datetime, StepTally]] = []
     for row in connection.execute(recorded).mappings():
         step_id: str = row["step_id"]

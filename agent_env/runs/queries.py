@@ -12,15 +12,18 @@ from sqlalchemy import (
     Connection,
     RowMapping,
     Select,
+    Text,
     and_,
     bindparam,
     case,
+    cast,
     exists,
     false,
     func,
     literal,
     literal_column,
     null,
+    or_,
     select,
     tuple_,
     union_all,
@@ -243,6 +246,10 @@ def conditions(where: RunFilter, dialect: str) -> Iterator[ColumnElement[bool]]:
         yield runs.c.reward <= where.reward_max
     if where.error_contains:
         yield runs.c.error.icontains(where.error_contains, autoescape=True)
+    if where.text:
+        texts = (runs.c.run_id, runs.c.run_group_id, runs.c.task_id, runs.c.error)
+        tags = cast(runs.c.tags, Text)
+        yield or_(*(each.icontains(where.text, autoescape=True) for each in (*texts, tags)))
     for key, value in where.tag.items():
         tag = _dialect.tag_items(dialect)
         wanted = and_(tag.c.key == literal(key, AnyText), tag.c.value == literal(value, AnyText))
