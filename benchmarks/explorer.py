@@ -1,6 +1,6 @@
 """How fast the explorer's first pages are over a large run index, and what open pages cost.
 
-    python -m benchmarks.explorer [--runs 1000000] [--rounds 100] [--pages 50] [--keep FILE] [--write]
+    python -m benchmarks.explorer [--runs N] [--rounds N] [--pages N] [--keep FILE] [--write]
 
 A real server over HTTP on SQLite; times are from a request to the last byte of its answer. The last
 line of output is JSON; ``--write`` puts the figures into the table of docs/performance.md.
@@ -30,6 +30,7 @@ from agent_env.explorer.server import Explorer, explorer_serving
 from agent_env.runs import RunIndex
 from benchmarks.report import write_table
 
+ROOT = Path(__file__).parents[1]
 GROUP = 8
 TASKS = 20
 LIVE = 500
@@ -68,7 +69,7 @@ def main() -> None:
     for name, value in figures.items():
         _say(f"{name:<42} {value:>10.1f}")
     if options.write:
-        write_table("explorer", ["what", "p95"], _table(figures))
+        write_table(ROOT / "docs/performance.md", "explorer", _table(figures))
     sys.stdout.write(json.dumps({name: round(value, 2) for name, value in figures.items()}) + "\n")
 
 
@@ -101,8 +102,7 @@ def _rows(count: int, names: list[str]) -> Iterator[dict[str, object]]:
             if is_live
             else chance.choices(("COMPLETED", "FAILED", "CANCELED"), (85, 10, 5))[0]
         )
-        row = dict.fromkeys(names)
-        row |= {
+        yield dict.fromkeys(names) | {
             "run_id": f"{_group(number // GROUP)}-{number % GROUP:04d}",
             "instance_id": f"{_group(number // GROUP)}-{number % GROUP:04d}",
             "runner": "episode",
@@ -129,7 +129,6 @@ def _rows(count: int, names: list[str]) -> Iterator[dict[str, object]]:
             "tags": '{"model":"policy"}',
             "namespace": "default",
         }
-        yield row
 
 
 def _group(number: int) -> str:
@@ -217,8 +216,8 @@ def _p95(times: list[float]) -> float:
     return sorted(times)[math.ceil(0.95 * len(times)) - 1]
 
 
-def _table(figures: dict[str, float]) -> list[list[str]]:
-    return [[name, f"{value:.1f}"] for name, value in figures.items()]
+def _table(figures: dict[str, float]) -> list[tuple[str, ...]]:
+    return [("what", "p95"), *((name, f"{value:.1f}") for name, value in figures.items())]
 
 
 def _say(line: str) -> None:

@@ -256,7 +256,8 @@ async def _told_of_path(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return _failed(request, 404, "Not found", "there is no such page", "NotFound")
-    answer = _failed(request, error.status_code, "Not here", str(error.detail), "NotAllowed")
+    kind = "InvalidSpec" if error.status_code == 400 else "NotAllowed"
+    answer = _failed(request, error.status_code, "Not here", str(error.detail), kind)
     answer.headers.update(error.headers or {})
     return answer
 

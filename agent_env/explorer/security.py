@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -29,6 +30,7 @@ MOST_BODY_BYTES = 64 * 1024
 _KEY_LIVES_S = 600.0
 _READS = frozenset({"GET", "HEAD"})
 _OPEN_PATHS = ("/static/", "/enter")
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{1,5})?")
 _LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain"})
 
 HEADERS = {
@@ -114,15 +116,14 @@ class Access:
 
         An address always was: no name had to be looked up for it.
         """
+        found = _HOST.fullmatch(header)
+        if found is None:
+            return False
         try:
-            name = urlsplit(f"//{header}").hostname or ""
-            ipaddress.ip_address(name)
+            ipaddress.ip_address(found["address"] or found["name"])
         except ValueError:
-            pass
-        else:
-            return True
-        name = header.rpartition(":")[0] if header.rpartition(":")[2].isdecimal() else header
-        return name.lower().rstrip(".") in self._names
+            return (found["name"] or "").lower().rstrip(".") in self._names
+        return True
 
 
 class Guard:
@@ -139,10 +140,15 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        protected = _with_headers(send, is_static=scope["path"].startswith("/static/"))
+        is_static = scope["path"].startswith("/static/")
+        protected = _with_headers(send, is_static=is_static)
         answer = self._refusal(Request(scope))
         if answer is not None:
             await answer(scope, receive, protected)
+            return
+        if scope["method"] == "HEAD" and not is_static and scope["path"] != "/live":
+            # Pages know GET only; what is asked for here is the same without its body.
+            await self._app({**scope, "method": "GET"}, receive, _without_body(protected))
             return
         await self._app(scope, receive, protected)
 
@@ -209,12 +215,8 @@ def is_same_origin(headers: Headers) -> bool:
     """Whether a change was sent by our own page, or by no page at all."""
     origin = headers.get("origin")
     if origin is not None:
-        parts = urlsplit(origin) if origin.isprintable() else None
-        return (
-            parts is not None
-            and parts.scheme in ("http", "https")
-            and parts.netloc.lower() == headers.get("host", "").lower()
-        )
+        scheme, _, host = origin.partition("://")
+        return scheme in ("http", "https") and host.lower() == headers.get("host", "").lower()
     return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
 
 
@@ -246,6 +248,15 @@ def _with_headers(send: Send, *, is_static: bool) -> Callable[[Message], Awaitab
                 headers[name] = value
             if not is_static:
                 headers["cache-control"] = "no-store"
+        await send(message)
+
+    return sending
+
+
+def _without_body(send: Callable[[Message], Awaitable[None]]) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
         await send(message)
 
     return sending
