@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -92,7 +93,7 @@ def fill(file: Path, count: int) -> None:
     connection.close()
 
 
-def _rows(count: int, names: list[str]) -> Iterator[dict[str, object]]:
+def _rows(count: int, names: list[str]) -> Iterator[dict[str, Any]]:
     chance = random.Random(7)
     for number in range(count):
         listed = _listed_at(number, count)
@@ -102,7 +103,7 @@ def _rows(count: int, names: list[str]) -> Iterator[dict[str, object]]:
             if is_live
             else chance.choices(("COMPLETED", "FAILED", "CANCELED"), (85, 10, 5))[0]
         )
-        yield dict.fromkeys(names) | {
+        yield {name: None for name in names} | {
             "run_id": f"{_group(number // GROUP)}-{number % GROUP:04d}",
             "instance_id": f"{_group(number // GROUP)}-{number % GROUP:04d}",
             "runner": "episode",

@@ -87,7 +87,7 @@ def check_extra() -> None:
     missing = [name for name in ("fastapi", "jinja2", "uvicorn") if find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"the explorer is not installed ({', '.join(missing)} is missing): "
+            f"the explorer is not installed ({', '.join(missing)} is missing); "
             f"pip install '{_EXTRA}'"
         )
 
