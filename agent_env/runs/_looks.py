@@ -55,6 +55,8 @@ _LIVE_COLUMNS = (
     runs.c.epoch,
     runs.c.cancel_requested_at,
     runs.c.reward,
+    runs.c.prompt_tokens,
+    runs.c.completion_tokens,
 )
 
 

@@ -308,6 +308,8 @@ class LiveRow(NamedTuple):
     epoch: int
     cancel_requested_at: datetime | None
     reward: float | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
 
 
 class StepTally(NamedTuple):

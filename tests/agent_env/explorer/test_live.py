@@ -38,6 +38,8 @@ def row(run_id: str, **changes: Any) -> LiveRow:
         "epoch": 1,
         "cancel_requested_at": None,
         "reward": None,
+        "prompt_tokens": None,
+        "completion_tokens": None,
     }
     return LiveRow(**{**values, **changes})
 
