@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN := $(if $(wildcard .venv/.dev),.venv/.dev,.venv/.run)
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
-	--extra local --extra gymnasium --extra mcp pyproject.toml
+	--extra local --extra gymnasium --extra mcp --extra explorer pyproject.toml
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -35,6 +35,8 @@ TEST_PREFIX = "EPISODES_TEST_"
 _ENV = "env:"
 _FILE = "file:"
 _MASK = "***"
+_SECRETS = ("database", "explorer_token")
+"""Settings that may be references."""
 _SECRET_WORDS = ("password", "passwd", "secret", "token", "key")
 
 
@@ -67,6 +69,31 @@ class Settings(EdgeModel):
     janitor_every_s: float = Field(default=60, gt=0)
     """How often a worker destroys what ended or lost episodes left behind, in seconds."""
 
+    explorer_host: str = Field(default="127.0.0.1", min_length=1)
+    """Address that the explorer listens on. One that other machines can reach needs a token."""
+    explorer_port: int = Field(default=8321, ge=0, le=65535)
+    """Port of the explorer; 0 means any that is free."""
+    explorer_token: str | None = Field(default=None, repr=False)
+    """What lets people into the explorer, or where it is: ``env:NAME`` or ``file:PATH``. None means
+    that everybody may come in who can reach it."""
+    explorer_names: str = ""
+    """Names, with commas between, under which browsers reach the explorer beside this machine's."""
+    explorer_read_only: bool = False
+    """Whether nothing may be changed from the explorer."""
+    temporal_ui: str | None = Field(default=None, pattern="^https?://[^ ]+$")
+    """Address of Temporal's UI, for links to it. None means that of the embedded server."""
+
+    @property
+    def token(self) -> str | None:
+        """The explorer's token itself.
+
+        Raises:
+            ConfigError: a reference leads nowhere.
+        """
+        if self.explorer_token is None:
+            return None
+        return _followed("explorer_token", self.explorer_token)
+
     @property
     def database_url(self) -> str:
         """The URL itself, with its password: for the database, not for a person.
@@ -83,6 +110,8 @@ class Settings(EdgeModel):
             url = self._url()
             hidden = {key: _MASK for key in url.query if _is_secret(key)}
             values["database"] = url.update_query_dict(hidden).render_as_string()
+        if self.explorer_token is not None and not _is_reference(self.explorer_token):
+            values["explorer_token"] = _MASK
         return values
 
     def _url(self) -> "URL":
@@ -93,7 +122,7 @@ class Settings(EdgeModel):
         if self.database is None:
             return URL.create("sqlite", database=str(self.state_dir / "episodes.sqlite"))
         try:
-            return make_url(_followed(self.database))
+            return make_url(_followed("database", self.database))
         except ArgumentError:  # its text has the URL in it
             raise ConfigError(
                 "database: is not an SQLAlchemy URL; write sqlite:////PATH or "
@@ -202,6 +231,12 @@ def _file(path: Path) -> _Layer:
             f"{path}: database: holds a password; put the URL into a variable or a file of its "
             "own and write env:NAME or file:PATH"
         )
+    token = data.get("explorer_token")
+    if isinstance(token, str) and not _is_reference(token):
+        raise ConfigError(
+            f"{path}: explorer_token: is a secret; put it into a variable or a file of its own and "
+            "write env:NAME or file:PATH"
+        )
     return _Layer([(str(path), name, value) for name, value in data.items()], path.parent)
 
 
@@ -231,25 +266,29 @@ def _rebased(name: str, value: object, folder: Path) -> object:
     """The value, its relative path made absolute."""
     if name == "state_dir" and isinstance(value, str | Path):
         return folder / Path(value).expanduser()
-    if name == "database" and isinstance(value, str) and value.startswith(_FILE):
+    if name in _SECRETS and isinstance(value, str) and value.startswith(_FILE):
         return f"{_FILE}{folder / Path(value.removeprefix(_FILE)).expanduser()}"
     return value
 
 
-def _followed(database: str) -> str:
-    """What a reference leads to; a URL leads to itself."""
-    if database.startswith(_ENV):
-        variable = database.removeprefix(_ENV)
+def _is_reference(value: str) -> bool:
+    return value.startswith((_ENV, _FILE))
+
+
+def _followed(setting: str, value: str) -> str:
+    """What a reference leads to; anything else leads to itself."""
+    if value.startswith(_ENV):
+        variable = value.removeprefix(_ENV)
         if found := os.environ.get(variable):
             return found
-        raise ConfigError(f"database: the variable {variable} is not set; set it to a URL")
-    if database.startswith(_FILE):
-        path = Path(database.removeprefix(_FILE))
+        raise ConfigError(f"{setting}: the variable {variable} is not set; set it")
+    if value.startswith(_FILE):
+        path = Path(value.removeprefix(_FILE))
         try:
             return path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"database: {path} can't be read: {error}") from None
-    return database
+            raise ConfigError(f"{setting}: {path} can't be read: {error}") from None
+    return value
 
 
 def _has_password(database: object) -> bool:

@@ -56,6 +56,7 @@ def all_checks(settings: Settings) -> Iterator[Check]:
         isolation,
         names,
         extras,
+        explorer,
     )
     for check in checks:
         try:
@@ -206,6 +207,25 @@ def extras(settings: Settings) -> Iterator[Check]:
         for extra in about.get_all("Provides-Extra") or []
     ]
     yield Check("extras", Verdict.OK, ", ".join(parts) or "there are none")
+
+
+def explorer(settings: Settings) -> Iterator[Check]:
+    """Whether the explorer could be served, and where."""
+    from agent_env.cli.explorer import check_extra
+
+    try:
+        check_extra()
+        from agent_env.explorer.server import access_of
+
+        access = access_of(settings)
+    except ConfigError as error:
+        what, _, cure = str(error).partition("; ")
+        yield Check("explorer", Verdict.WARN, what, cure or "pip install the extra it names")
+        return
+    port = settings.explorer_port or "a free port"
+    guard = "with a token" if access.has_token else "for this machine only"
+    can = ", read-only" if access.read_only else ""
+    yield Check("explorer", Verdict.OK, f"on {settings.explorer_host}, {port}, {guard}{can}")
 
 
 def _is_installed(extra: str, needs: list[str]) -> bool:

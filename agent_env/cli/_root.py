@@ -34,6 +34,11 @@ COMMANDS = {
     "worker": Entry(
         "worker:worker", "Serve episodes for a Temporal server that runs, until Ctrl-C.", _PARTS
     ),
+    "explorer": Entry(
+        "explorer:explorer",
+        "Serve the explorer, on which runs are watched and canceled, until Ctrl-C.",
+        _PARTS,
+    ),
     "reconcile": Entry(
         "reconcile:reconcile", "Compare live runs with Temporal, and repair what disagrees.", _CARE
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -52,6 +52,8 @@ class Session:
     debug: bool = False
     state_dir: str | None = None
     database: str | None = None
+    more: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Settings that options of this command give."""
     run_id: str | None = None
     """The run that the command is about, for its errors."""
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -78,7 +80,7 @@ class Session:
         """
         from agent_env.config import load_settings
 
-        return load_settings({"state_dir": self.state_dir, "database": self.database})
+        return load_settings({"state_dir": self.state_dir, "database": self.database, **self.more})
 
     @property
     def settings(self) -> Settings:

@@ -6,10 +6,29 @@ from datetime import datetime
 
 from rich.text import Text
 
+from agent_env._readable import NONE, duration, mean_and_std, number
 from agent_env.cli._session import TimeFormat
 from agent_env.runs import RunRecord
 from agent_env.scores import GroupFigures
 from agent_env.status import RunStatus, StepStatus
+
+__all__ = [
+    "MARKS",
+    "NONE",
+    "counts",
+    "duration",
+    "error",
+    "first_line",
+    "mark",
+    "mean_and_std",
+    "moment",
+    "number",
+    "printable",
+    "progress",
+    "status",
+    "step_status",
+    "took",
+]
 
 MARKS = {
     RunStatus.QUEUED: ("◌", "bright_black"),
@@ -19,8 +38,6 @@ MARKS = {
     RunStatus.CANCELED: ("⊘", "yellow"),
 }
 """Each status's mark and color."""
-NONE = "–"
-"""What stands for a value that there is not."""
 
 
 def printable(text: str) -> str:
@@ -75,30 +92,6 @@ def progress(run: RunRecord) -> str:
     return f"{run.steps_done}/{run.steps_total}{at}"
 
 
-def number(value: float | None) -> str:
-    """A reward or a figure; a dash for none."""
-    if value is None:
-        return NONE
-    is_plain = value == 0 or 0.001 <= abs(value) < 1_000_000
-    return f"{value:.3f}" if is_plain else f"{value:.3g}"
-
-
-def duration(seconds: float | None) -> str:
-    """How long something took; a dash for nothing."""
-    if seconds is None:
-        return NONE
-    if round(seconds, 2) < 10:
-        return f"{seconds:.2f} s"
-    if round(seconds, 1) < 60:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} m {whole % 60:02d} s"
-    if whole < 86_400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
-    return f"{whole // 86_400} d {whole % 86_400 // 3600:02d} h"
-
-
 def took(run: RunRecord, now: datetime) -> float | None:
     """Seconds from a run's begin to its end, or to now. Never negative: clocks differ."""
     if run.started_at is None:
@@ -119,15 +112,6 @@ def moment(at: datetime | None, now: datetime, form: TimeFormat) -> str:
         if past >= length:
             return f"{past // length:.0f} {unit} ago"
     return f"{past:.0f} s ago"
-
-
-def mean_and_std(figures: GroupFigures) -> str:
-    """For example ``0.812 ± 0.101 (5 scored of 8)``."""
-    scored = f"({figures.n_scored} scored of {figures.n})"
-    if figures.mean is None:
-        return f"{NONE} {scored}"
-    spread = "" if figures.std is None else f" ± {number(figures.std)}"
-    return f"{number(figures.mean)}{spread} {scored}"
 
 
 def counts(figures: GroupFigures) -> Text:

@@ -25,8 +25,8 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 def up(session: Session) -> None:
     """Serve episodes on this machine until Ctrl-C.
 
-    Starts the embedded Temporal server and a worker. Ctrl-C, or SIGTERM, drains: steps may end,
-    and what is not done goes on at the next start. A second one leaves at once.
+    Starts the embedded Temporal server, a worker and the explorer. Ctrl-C, or SIGTERM, drains:
+    steps may end, and what is not done goes on at the next start. A second one leaves at once.
     """
     from agent_env.cli import _logs
 
@@ -49,14 +49,17 @@ def worker(session: Session) -> None:
 
 
 async def _up(session: Session) -> None:
+    from agent_env.cli.explorer import explorer_beside
     from agent_env.local import local_stack
 
     settings = session.at_home()
     async with AsyncExitStack() as stack:
         interrupts = stack.enter_context(Interrupts(*_STOPS, leave=_left))
         local = await stack.enter_async_context(local_stack(settings))
+        explorer = await stack.enter_async_context(explorer_beside(session, local.trainer.index))
         interrupts.ready()
         facts = {
+            "explorer": None if explorer is None else explorer.link,
             "temporal_ui": local.ui_url,
             "temporal_address": local.trainer.client.service_client.config.target_host,
             "state_dir": str(settings.state_dir),

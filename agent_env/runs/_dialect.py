@@ -6,9 +6,11 @@ from typing import Any, Protocol
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Column,
     ColumnElement,
     Connection,
+    Float,
     Table,
     TableValuedAlias,
     case,
@@ -88,6 +90,20 @@ def std_of(dialect: str, rewards: Column[Any]) -> ColumnElement[Any]:
     if dialect == "sqlite":
         return func.agent_env_std(rewards)
     return _summed(rewards, func.stddev_samp(rewards))
+
+
+def seconds_between(dialect: str, start: Column[Any], end: Column[Any]) -> ColumnElement[Any]:
+    """How long it is from one time to another; None where one is missing."""
+    if dialect == "sqlite":
+        return (func.julianday(end) - func.julianday(start)) * 86_400.0
+    return cast(func.extract("epoch", end - start), Float)
+
+
+def epoch_seconds(dialect: str, at: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Whole seconds since 1970."""
+    if dialect == "sqlite":
+        return cast(func.strftime("%s", at), BigInteger)
+    return cast(func.floor(func.extract("epoch", at)), BigInteger)
 
 
 def _summed(rewards: Column[Any], aggregate: Any) -> ColumnElement[Any]:

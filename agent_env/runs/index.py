@@ -10,6 +10,7 @@ from agent_env.results import GroupResult, SandboxRef, StepReport
 from agent_env.runs import _group_writes, _leftovers, _reconcile, _writes, queries, schema
 from agent_env.runs._database import Database
 from agent_env.runs.conversations import Conversations
+from agent_env.runs.reads import IndexReads
 from agent_env.runs.records import (
     CancelAnswer,
     Ended,
@@ -37,6 +38,8 @@ class RunIndex:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.reads = IndexReads(database)
+        """What only the explorer asks."""
 
     @classmethod
     def open(cls, url: str, *, migrate: bool | None = None) -> RunIndex:

@@ -12,15 +12,18 @@ from sqlalchemy import (
     Connection,
     RowMapping,
     Select,
+    Text,
     and_,
     bindparam,
     case,
+    cast,
     exists,
     false,
     func,
     literal,
     literal_column,
     null,
+    or_,
     select,
     tuple_,
     union_all,
@@ -126,7 +129,7 @@ def members(connection: Connection, run_group_id: str) -> tuple[RunRecord, ...]:
     """See ``RunIndex.members``."""
     rows = connection.execute(
         select(runs)
-        .where(runs.c.run_group_id == run_group_id, _is_latest())
+        .where(runs.c.run_group_id == run_group_id, is_latest())
         .order_by(
             runs.c.member_index.is_(None), runs.c.member_index, runs.c.created_at, runs.c.run_id
         )
@@ -163,7 +166,7 @@ def group(connection: Connection, run_group_id: str) -> GroupRecord:
     )
     for statement in (listed, first):
         if row := connection.execute(statement).mappings().first():
-            return _group_record(row, _figures(connection, [run_group_id]))
+            return _group_record(row, figures_of(connection, [run_group_id]))
     raise RunNotFoundError(no_group(run_group_id))
 
 
@@ -175,7 +178,7 @@ def groups(connection: Connection, *, after: RunCursor | None, limit: int) -> Gr
     if after is not None:
         statement = statement.where(_is_before(after, *key))
     rows = connection.execute(statement).mappings().all()
-    figures = _figures(connection, [row["run_group_id"] for row in rows[:limit]])
+    figures = figures_of(connection, [row["run_group_id"] for row in rows[:limit]])
     found = tuple(_group_record(row, figures) for row in rows[:limit])
     following = None
     if len(rows) > limit:
@@ -189,18 +192,18 @@ def _page(where: RunFilter, after: RunCursor | None, limit: int, dialect: str) -
     Of several statuses, the newest runs of each are found by an index and then merged: a database
     would else sort all that match, or walk past all that don't.
     """
-    conditions = list(_conditions(where, dialect))
+    demands = list(conditions(where, dialect))
     if after is not None:
-        conditions.append(_is_before(after, runs.c.created_at, runs.c.run_id))
+        demands.append(_is_before(after, runs.c.created_at, runs.c.run_id))
     newest_first = (runs.c.created_at.desc(), runs.c.run_id.desc())
     statuses = _statuses(where)
     if statuses is None:
-        return select(runs).where(*conditions).order_by(*newest_first).limit(limit)
+        return select(runs).where(*demands).order_by(*newest_first).limit(limit)
     if not statuses:
         return select(runs).where(false())
     newest = [
         select(runs.c.run_id, runs.c.created_at)
-        .where(runs.c.status == status, *conditions)
+        .where(runs.c.status == status, *demands)
         .order_by(*newest_first)
         .limit(limit)
         .subquery()
@@ -225,7 +228,8 @@ def _statuses(where: RunFilter) -> Sequence[RunStatus] | None:
     return asked or (tuple(RunStatus) if where.task_id is not None else None)
 
 
-def _conditions(where: RunFilter, dialect: str) -> Iterator[ColumnElement[bool]]:
+def conditions(where: RunFilter, dialect: str) -> Iterator[ColumnElement[bool]]:
+    """What a filter demands of a row, but for statuses that are looked through one by one."""
     if where.run_group_id is not None:
         yield runs.c.run_group_id == where.run_group_id
         if where.status:
@@ -242,13 +246,17 @@ def _conditions(where: RunFilter, dialect: str) -> Iterator[ColumnElement[bool]]
         yield runs.c.reward <= where.reward_max
     if where.error_contains:
         yield runs.c.error.icontains(where.error_contains, autoescape=True)
+    if where.text:
+        texts = (runs.c.run_id, runs.c.run_group_id, runs.c.task_id, runs.c.error)
+        tags = cast(runs.c.tags, Text)
+        yield or_(*(each.icontains(where.text, autoescape=True) for each in (*texts, tags)))
     for key, value in where.tag.items():
         tag = _dialect.tag_items(dialect)
         wanted = and_(tag.c.key == literal(key, AnyText), tag.c.value == literal(value, AnyText))
         yield exists(select(literal(1)).select_from(tag).where(wanted))
 
 
-def _figures(connection: Connection, group_ids: Sequence[str]) -> Mapping[str, GroupFigures]:
+def figures_of(connection: Connection, group_ids: Sequence[str]) -> Mapping[str, GroupFigures]:
     """The figures of these groups, by id; none of one without runs."""
     statement = _figures_statement(connection.dialect.name)
     rows = connection.execute(statement, {"group_ids": group_ids}).mappings()
@@ -274,12 +282,12 @@ def _figures_statement(dialect: str) -> Select[Any]:
             func.max(reward).label("max"),
             func.count(case((reward >= 1.0, 1))).label("n_passed"),
         )
-        .where(runs.c.run_group_id.in_(bindparam("group_ids", expanding=True)), _is_latest())
+        .where(runs.c.run_group_id.in_(bindparam("group_ids", expanding=True)), is_latest())
         .group_by(runs.c.run_group_id)
     )
 
 
-def _is_latest() -> ColumnElement[bool]:
+def is_latest() -> ColumnElement[bool]:
     """Whether no re-run has replaced this member. A run without an index replaces none."""
     newer = runs.alias("newer")
     return ~exists(

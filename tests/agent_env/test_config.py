@@ -294,3 +294,35 @@ def test_every_setting_says_what_it_is() -> None:
         and isinstance(text, ast.Expr)
     }
     assert explained == set(Settings.model_fields)
+
+
+def test_a_token_does_not_stand_in_a_file(project: Path) -> None:
+    put(project / "episodes.toml", 'explorer_token = "a-long-random-word"')
+
+    said = refused(project)
+
+    assert "explorer_token: is a secret; put it into a variable" in said
+    assert "a-long-random-word" not in said
+
+
+def test_a_token_is_followed_and_masked(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(project / "token", "a-long-random-word\n")
+    put(project / "episodes.toml", 'explorer_token = "file:token"')
+
+    by_file, _ = load_settings(environ={}, cwd=project)
+    by_variable, _ = load_settings(environ={"EPISODES_EXPLORER_TOKEN": "another-word"}, cwd=project)
+
+    assert by_file.token == "a-long-random-word"
+    assert by_file.masked()["explorer_token"] == f"file:{project}/token"
+    assert by_variable.token == "another-word"
+    assert by_variable.masked()["explorer_token"] == "***"
+    assert "another-word" not in repr(by_variable)
+    assert Settings().token is None
+    monkeypatch.delenv("NO_SUCH_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="explorer_token: the variable NO_SUCH_TOKEN is not set"):
+        _ = Settings(explorer_token="env:NO_SUCH_TOKEN").token
+
+
+def test_the_address_of_temporals_ui_is_a_web_address(project: Path) -> None:
+    for address in ("javascript:alert(1)", "localhost:8233", "https://a b"):
+        assert "temporal_ui" in refused(project, {"EPISODES_TEMPORAL_UI": address})

@@ -26,6 +26,7 @@ def test_a_bare_machine_is_ready_and_stays_bare(cli: Cli, say: Callable[..., Sai
         "isolation",
         "package names",
         "extras",
+        "explorer",
     }
     assert all(item["verdict"] in ("ok", "warn") for item in found.values())
     assert "none runs" in found["Temporal"]["detail"]

@@ -53,6 +53,7 @@ def test_every_command_that_the_design_names_is_there() -> None:
         "task check",
         "up",
         "worker",
+        "explorer",
         "reconcile",
         "db",
         "db upgrade",

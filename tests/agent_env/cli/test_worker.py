@@ -16,6 +16,7 @@ def test_up_says_where_things_are_and_drains_when_asked(cli: Cli, number: signal
 
     assert said.code == 0
     assert set(said.json) == {
+        "explorer",
         "temporal_ui",
         "temporal_address",
         "state_dir",
@@ -23,6 +24,7 @@ def test_up_says_where_things_are_and_drains_when_asked(cli: Cli, number: signal
         "is_worker",
     }
     assert said.json["temporal_ui"].startswith("http://127.0.0.1:")
+    assert said.json["explorer"].startswith("http://127.0.0.1:")
     assert (said.json["state_dir"], said.json["is_worker"]) == (str(cli.state_dir), True)
     assert "draining" in said.err
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine, event
 
 from agent_env.runs import RunCursor, RunFilter, RunIndex
 from agent_env.runs._database import Database
+from agent_env.runs.records import RunSort
 from agent_env.status import RunStatus
 from tests.agent_env.runs.conftest import T0, finished, new_group, new_members, new_run, opened
 
@@ -30,7 +31,7 @@ def statements() -> Generator[list[tuple[str, Any]]]:
     def executed(
         _connection: object, _cursor: object, statement: str, parameters: Any, *_: object
     ) -> None:
-        if statement.startswith(("SELECT", "UPDATE", "INSERT")):
+        if statement.startswith(("SELECT", "UPDATE", "INSERT", "WITH")):
             found.append((statement, parameters))
 
     event.listen(Engine, "before_cursor_execute", executed)
@@ -81,6 +82,21 @@ CASES: list[tuple[Callable[[RunIndex], object], str]] = [
     (lambda i: i.still_up(after="run-1"), "ix_runs_still_up"),
     (lambda i: i.places(["run-1", "run-2"]), "sqlite_autoindex_runs_1"),
     (lambda i: i.cancel_group("grp", by="a", reason="", at=T0), "ix_runs_group"),
+    (lambda i: i.reads.run_list(RunFilter()), "COVERING INDEX ix_runs_created"),
+    (lambda i: i.reads.run_list(RunFilter(), sort=RunSort.BEST), "COVERING INDEX ix_runs_created"),
+    (lambda i: i.reads.run_list(RunFilter(text="x"), after=CURSOR), "ix_runs_created"),
+    (lambda i: i.reads.run_list(RunFilter(task_id="t", status=LIVE)), "ix_runs_task"),
+    (lambda i: i.reads.count_newer(RunFilter(), than=CURSOR), "ix_runs_created"),
+    (lambda i: i.reads.live_counts(), "COVERING INDEX ix_runs_status"),
+    (lambda i: i.reads.live_rows(limit=9), "ix_runs_status"),
+    (lambda i: i.reads.new_rows(since=T0, limit=9), "ix_runs_created"),
+    (lambda i: i.reads.hosts(), "ix_runs_status"),
+    (lambda i: i.reads.count_still_up(), "ix_runs_still_up"),
+    (lambda i: i.reads.task_ids(), "COVERING INDEX ix_runs_task"),
+    (lambda i: i.reads.marks(["grp"], limit=9), "ix_runs_group"),
+    (lambda i: i.reads.step_tallies("grp"), "ix_runs_group"),
+    (lambda i: i.reads.message_page("run-1"), "sqlite_autoindex_messages_1"),
+    (lambda i: i.reads.count_messages("run-1"), "sqlite_autoindex_messages_1"),
 ]
 
 

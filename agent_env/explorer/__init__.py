@@ -1,0 +1,1 @@
+"""The explorer: the page on which people watch runs, compare groups, find out why, and cancel."""

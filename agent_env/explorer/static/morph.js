@@ -1,0 +1,27 @@
+// Changes a part of the page in place: what someone opened stays open, focus and selection survive.
+/* global Idiomorph, htmx */
+import { localize } from "./times.js";
+
+const callbacks = {
+  beforeAttributeUpdated(name, node) {
+    // The reader opened or closed it, not the server.
+    return !(name === "open" && (node.tagName === "DETAILS" || node.tagName === "DIALOG"));
+  },
+  beforeNodeMorphed(old) {
+    return !(old.nodeType === Node.ELEMENT_NODE && old.hasAttribute("data-keep"));
+  },
+};
+
+export function morph(target, fresh) {
+  localize(fresh);
+  Idiomorph.morph(target, fresh, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks });
+  const now = document.getElementById(fresh.id) ?? target;
+  htmx.process(now);
+  document.dispatchEvent(new CustomEvent("page:changed"));
+}
+
+export async function fetchDocument(url, signal) {
+  const answer = await fetch(url, { headers: { Accept: "text/html" }, signal });
+  const text = await answer.text();
+  return { status: answer.status, url: answer.url, document: new DOMParser().parseFromString(text, "text/html") };
+}
