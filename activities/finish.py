@@ -16,6 +16,7 @@ from agent_env.sandboxes import Providers
 from agent_env.specs import Finish, Repair, Repaired
 from agent_env.steps.runner import SegmentRunner
 from agent_env.task import sandbox_types
+from agent_env.turn_runner import TurnRunner
 
 
 class FinishActivities:
@@ -27,6 +28,7 @@ class FinishActivities:
         providers: Providers,
         segments: Segments,
         runner: SegmentRunner,
+        turn_runner: TurnRunner,
         *,
         host: str,
         now: Callable[[], datetime],
@@ -35,6 +37,7 @@ class FinishActivities:
         self._providers = providers
         self._segments = segments
         self._runner = runner
+        self._turn_runner = turn_runner
         self._host = host
         self._now = now
 
@@ -91,6 +94,7 @@ class FinishActivities:
     async def _torn_down(self, run_id: str, types: set[str]) -> tuple[SandboxRef, ...]:
         """Stop and remove everything of the run that this host can reach; what is still up."""
         await self._segments.stopped(run_id)
+        await self._turn_runner.close(run_id)
         still_up = await self._providers.destroy_owned(run_id, types=types)
         await self._runner.clean(run_id)
         return tuple(still_up)

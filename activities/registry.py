@@ -61,7 +61,7 @@ def build_activities(
     successes = Successes(index, providers, runner, host=host, now=now)
     steps = StepActivities(runner, segments, index, successes=successes, host=host)
     turns = TurnActivities(turn_runner, segments, host=host)
-    finish = FinishActivities(index, providers, segments, runner, host=host, now=now)
+    finish = FinishActivities(index, providers, segments, runner, turn_runner, host=host, now=now)
     reconcile = ReconcileActivities(
         client, index, every=reconcile_every, host_lost_after=policy.host_lost_after, now=now
     )

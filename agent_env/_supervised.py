@@ -90,7 +90,7 @@ class Supervised:
         script: bytes,
         *,
         env: Mapping[str, str],
-        stdin: bytes | None,
+        stdin: bytes | int | None,
         hold: int | None,
     ) -> None:
         """Start the supervisor; ``line`` and ``script`` are its own, ``env`` too.
@@ -110,7 +110,7 @@ class Supervised:
                 return high
 
             given: dict[int, int] = {Fd.SCRIPT: give(_file(script))}
-            given[0] = give(os.open(os.devnull, os.O_RDONLY) if stdin is None else _file(stdin))
+            given[0] = give(_input(stdin))
             for fd, feeds in self._feeds.items():
                 read, write = os.pipe()
                 self._readers[fd] = PipeReader(self._loop, read, feeds, self._on_error)
@@ -278,6 +278,12 @@ def _inheritable() -> list[int]:
             if fd > Fd.TROUBLE and os.get_inheritable(fd):
                 found.append(fd)
     return found
+
+
+def _input(stdin: bytes | int | None) -> int:
+    if stdin is None:
+        return os.open(os.devnull, os.O_RDONLY)
+    return os.dup(stdin) if isinstance(stdin, int) else _file(stdin)
 
 
 def _file(content: bytes) -> int:

@@ -54,7 +54,7 @@ async def run_process(
     env: Mapping[str, str],
     timeout: timedelta | None,
     max_output_bytes: int,
-    stdin: bytes | None = None,
+    stdin: bytes | int | None = None,
     limits: Limits = Limits(),  # noqa: B008 (frozen)
     view: View = HostView(),  # noqa: B008 (frozen)
     on_stdout_line: Callable[[bytes], None] | None = None,
@@ -73,7 +73,7 @@ async def run_process(
         env: Its whole environment.
         timeout: Longest it may run; None means no limit.
         max_output_bytes: What is kept of each stream: the tail.
-        stdin: What it can read; None is an empty input.
+        stdin: What it can read, or an open file that it reads; None is an empty input.
         limits: What it may use.
         view: What it sees of the machine.
         on_stdout_line: Called with each line of stdout, without its newline, as it arrives; a line

@@ -29,6 +29,7 @@ from agent_env.steps._attempt import failure
 from agent_env.steps.prompt_agent import SANDBOX_TOOLS, PromptAgentParams
 from agent_env.tools import Tool, ToolAnswer, sandbox_tools
 from agent_env.tools.base import ToolError
+from agent_env.tools.mcp import Connections, TurnId
 from agent_env.turns import BeginTurn, PlayTurn, Recorded, TurnBegun, TurnKey, TurnPlace
 
 _MARGIN_S = 30.0
@@ -49,6 +50,11 @@ class TurnRunner:
     def __init__(self, index: RunIndex, providers: Providers) -> None:
         self._conversations = index.conversations
         self._providers = providers
+        self._connections = Connections()
+
+    async def close(self, run_id: str | None = None) -> None:
+        """Let go of what the turns of a run hold on this host; None means of all runs."""
+        await self._connections.close(run_id)
 
     async def begin(self, order: BeginTurn) -> TurnBegun:
         """Write the prompt down, and say which tools there are.
@@ -177,6 +183,18 @@ class TurnRunner:
         found: list[Tool] = []
         if sandbox is not None:
             found += sandbox_tools(sandbox, names, max_bytes=params.max_output_bytes)
+        found += await self._connections.tools(
+            TurnId(order.run_id, order.epoch, order.spec.id),
+            params.mcp_servers,
+            sandbox,
+            max_bytes=params.max_output_bytes,
+            was_open=isinstance(order, PlayTurn),
+        )
+        offered = [tool.spec.name for tool in found]
+        if twice := sorted(name for name in {*offered} if offered.count(name) > 1):
+            raise StepFailedError(
+                f"two tools are called {twice[0]!r}; name fewer in tools, or use one server less"
+            )
         return found
 
     async def _sandbox(self, order: TurnPlace, params: PromptAgentParams) -> Sandbox | None:

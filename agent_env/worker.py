@@ -101,7 +101,9 @@ async def serving(client: Client, services: Services) -> AsyncGenerator[None]:
     async with AsyncExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(128, thread_name_prefix="activities"))
         beginner = await _another(client)
-        workers = _workers(client, beginner, services, segments, threads)
+        turn_runner = TurnRunner(services.index, services.providers)
+        stack.push_async_callback(turn_runner.close)
+        workers = _workers(client, beginner, services, segments, turn_runner, threads)
         await stack.enter_async_context(_polling(workers))
         await stack.enter_async_context(reconciler_kept(client))
         # Last in, so first out: it stops before the steps drain.
@@ -143,6 +145,7 @@ def _workers(
     beginner: Client,
     services: Services,
     segments: Segments,
+    turn_runner: TurnRunner,
     threads: ThreadPoolExecutor,
 ) -> list[Worker]:
     """Five pollers, in the order they start: the queue of new workflows comes last."""
@@ -164,7 +167,7 @@ def _workers(
         index=services.index,
         providers=services.providers,
         runner=runner,
-        turn_runner=TurnRunner(services.index, services.providers),
+        turn_runner=turn_runner,
         segments=segments,
         host=host,
         max_episodes=settings.max_episodes,

@@ -7,8 +7,9 @@ provider's reach, and after a crash.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -16,6 +17,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field
 
 from agent_env._model import WireModel
+from agent_env.errors import UserError
 from agent_env.results import SandboxRef
 
 DEFAULT_EXEC_TIMEOUT = timedelta(minutes=10)
@@ -89,6 +91,35 @@ class Sandbox(ABC):
             SandboxLostError: the sandbox is gone.
             SandboxUnavailableError: the provider could not run it. Safe to retry.
         """
+
+    async def serve(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int,
+        on_line: Callable[[bytes], None],
+        env: Mapping[str, str] | None = None,
+    ) -> ExecResult:
+        """Run a program that is talked to while it runs, until it ends or this call is canceled.
+
+        A provider that can't leaves this as it is.
+
+        Args:
+            argv: Program and arguments.
+            stdin: An open file that the program reads; it is closed here in any case.
+            on_line: Called with each line of stdout as it arrives. What it raises ends the program.
+            env: Added to the sandbox's environment.
+
+        Raises:
+            SandboxLostError: the sandbox is gone.
+            SandboxUnavailableError: the provider could not run it.
+            UserError: this provider never can.
+        """
+        os.close(stdin)
+        raise UserError(
+            f"a sandbox of type {self.ref.type!r} can't hold a program that is talked to; use an "
+            "MCP server with a url"
+        )
 
     @abstractmethod
     async def read_file(self, path: str, *, max_bytes: int = MAX_OUTPUT_BYTES) -> bytes:

@@ -57,6 +57,8 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FOLDERS = {HOME: 0o755, "/app": 0o755, "/workspace": 0o755, "/tmp": 0o1777, "/var/tmp": 0o1777}
 _MIB = 1024 * 1024
 _LOST_POLL_S = 0.25
+_SERVED_BYTES = 16 * 1024
+"""What is kept of the output of a program that is talked to."""
 
 
 class LocalProvider(SandboxProvider):
@@ -197,6 +199,43 @@ class LocalSandbox(Sandbox):
         timeout: timedelta = DEFAULT_EXEC_TIMEOUT,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
+        return await self._run(
+            argv, stdin=stdin, env=env, cwd=cwd, timeout=timeout, max_output_bytes=max_output_bytes
+        )
+
+    @override
+    async def serve(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int,
+        on_line: Callable[[bytes], None],
+        env: Mapping[str, str] | None = None,
+    ) -> ExecResult:
+        try:
+            return await self._run(
+                argv,
+                stdin=stdin,
+                env=env,
+                cwd=None,
+                timeout=None,
+                max_output_bytes=_SERVED_BYTES,
+                on_line=on_line,
+            )
+        finally:
+            os.close(stdin)
+
+    async def _run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | int | None,
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+        timeout: timedelta | None,
+        max_output_bytes: int,
+        on_line: Callable[[bytes], None] | None = None,
+    ) -> ExecResult:
         with self._lost_if_missing(), in_use(self._folder) as busy:
             spec = read_record(self._folder).spec
             running = asyncio.ensure_future(
@@ -209,6 +248,7 @@ class LocalSandbox(Sandbox):
                     timeout=timeout,
                     max_output_bytes=max_output_bytes,
                     limits=_limits(spec),
+                    on_stdout_line=on_line,
                     view=self._view(network=spec.network),
                     hold=busy,
                     mark=mark_of(self._folder),

@@ -17,6 +17,7 @@ from tests.end_to_end.stage import box, command, sandbox_folders
 from tests.end_to_end.turn_player import message
 from tests.end_to_end.who_dies import LONG, Process, assert_ended, left_behind, nap, until, worker
 
+SERVER = ROOT / "tests/agent_env/tools/stdio_server.py"
 PLAYER = Path(__file__).with_name("turn_player.py")
 ASK: JsonValue = {"id": "ask", "type": "prompt_agent", "prompt": "do it"}
 TASK: JsonValue = {
@@ -127,6 +128,28 @@ async def test_a_turn_whose_host_is_lost_begins_again_on_another(
         assert (await episode.result()).status is RunStatus.COMPLETED
     with worker(product):  # removes what the lost host had kept
         await product.until(lambda: left_behind(product.state_dir, other) == [], LONG)
+
+
+async def test_tools_of_a_server_in_the_sandbox_are_played_with(product: Product) -> None:
+    brought = command("bring", "cat > server.py", stdin=SERVER.read_text(encoding="utf-8"))
+    servers: JsonValue = {"small": {"command": ["python3", "server.py"]}}
+    ask: JsonValue = {**ASK, "tools": [], "mcp_servers": servers}  # pyright: ignore[reportGeneralTypeIssues]
+    task = Task.of({"id": "mcp", "steps": [box(), brought, ask]})
+    with worker(product):
+        episode = await product.trainer.start(EpisodeSpec.from_task(task))
+        turn = await episode.next_turn()
+        assert turn is not None
+        async with turn.tools() as tools:
+            counted = [(await tools.call("count")).text for _ in range(2)]
+            failed = await tools.call("die")
+        await turn.end("done")
+        result = await episode.result()
+
+    assert counted == ["1", "2"]
+    assert failed.isError
+    assert result.status is RunStatus.COMPLETED
+    assert left_behind(product.state_dir) == []
+    assert processes_with("server.py") == []
 
 
 async def test_a_cancel_kills_a_tool_within_two_seconds(product: Product) -> None:
