@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from agent_env._model import WireModel
 from agent_env.outcome import Outcome
@@ -11,6 +11,11 @@ from agent_env.plan import Segment
 from agent_env.results import EpisodeResult, SandboxRef, StepReport
 from agent_env.task import Task
 from agent_env.turns import OpenTurn, Usage
+
+MAX_UPDATES = 1_500
+"""The engine ends at 2,000."""
+MAX_EVENTS = 10_000
+"""The engine suggests it somewhat later, and ends at 51,200."""
 
 
 class Policy(WireModel):
@@ -20,6 +25,10 @@ class Policy(WireModel):
     """How long a host may not poll its queue before its episodes begin again elsewhere."""
     max_host_losses: int = 2
     """How often that may happen to one episode."""
+    max_updates: int = Field(default_factory=lambda: MAX_UPDATES)
+    """Updates of one execution before an open turn goes on in a new one."""
+    max_events: int = Field(default_factory=lambda: MAX_EVENTS)
+    """Events of its history before it does."""
 
 
 class Placement(WireModel):

@@ -1,5 +1,8 @@
 """The examples do what their texts say. What a command line makes of them is tested elsewhere."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,3 +43,21 @@ async def test_cartpole_is_played_well_and_differently_by_seed(host: RealHost) -
     assert rewards[0] == rewards[3]
     assert len(set(rewards)) == 3
     assert all(reward is not None and 20 <= reward <= 500 for reward in rewards)
+
+
+def test_the_trainer_loop_plays_a_turn_with_tools(tmp_path: Path) -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("EPISODES_", "TEMPORAL_"))}
+
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "trainer_loop.py")],
+        env={**kept, "EPISODES_STATE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "bash: 5050" in done.stdout
+    assert done.stdout.endswith("COMPLETED: reward 1.0\n")
+    assert len((EXAMPLES / "trainer_loop.py").read_text(encoding="utf-8").splitlines()) < 100

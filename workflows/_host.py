@@ -37,7 +37,7 @@ class Host:
     def __init__(self, placement: Placement) -> None:
         assert placement.host is not None
         self.name = placement.host
-        self.lost_after = placement.policy.host_lost_after
+        self.policy = placement.policy
         self._is_eager = placement.eager
 
     async def call(
@@ -68,7 +68,9 @@ class Host:
         return await workflow.execute_activity_method(
             method,
             order,
-            **_calls.on(names.host_queue(self.name), call, host_lost_after=self.lost_after),
+            **_calls.on(
+                names.host_queue(self.name), call, host_lost_after=self.policy.host_lost_after
+            ),
         )
 
 

@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 from activities.turns import TurnActivities
 from agent_env.errors import bounded
 from agent_env.results import StepReport
-from agent_env.specs import EpisodeStart
+from agent_env.specs import EpisodeStart, Policy
 from agent_env.task import StepSpec
 from agent_env.turn_rules import Order, is_repeat, refusal
 from agent_env.turns import (
@@ -33,10 +33,6 @@ from workflows._faults import is_host_lost, root
 from workflows._host import Host
 from workflows._turn_reports import ended, timed_out
 
-MAX_UPDATES = 1_500
-"""Updates of one execution before it goes on in a new one. The engine ends at 2,000."""
-MAX_EVENTS = 10_000
-"""Events of one history before it goes on in a new one, when the engine has not asked before."""
 _MAX_POLLS = 4
 """Most callers that wait for a turn. The engine takes ten updates at a time, and one whose caller
 died stays among them until it is answered."""
@@ -68,6 +64,7 @@ class Turns:
         self._open: dict[str, _Turn] = {}
         self._resumed = {turn.turn.step_id: turn for turn in resumed.turns} if resumed else {}
         self._polls: list[object] = []
+        self._policy = Policy()
         self._updates = 0
         self._is_closed = False
         self.usage = resumed.usage if resumed else Usage()
@@ -147,6 +144,7 @@ class Turns:
             asyncio.CancelledError: it was stopped.
             FailureError: the host is lost, or the turn could not be begun at all.
         """
+        self._policy = host.policy
         state = self._resumed.pop(step.id, None)
         if state is None or state.turn.epoch != epoch:
             begun = await self._begun(step, epoch, reports, host)
@@ -179,9 +177,9 @@ class Turns:
             return False
         info = workflow.info()
         return (
-            self._updates >= MAX_UPDATES
+            self._updates >= self._policy.max_updates
             or info.is_continue_as_new_suggested()
-            or info.get_current_history_length() >= MAX_EVENTS
+            or info.get_current_history_length() >= self._policy.max_events
         )
 
     @property

@@ -16,14 +16,16 @@ from pydantic import JsonValue
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from agent_env import names
+from agent_env import names, specs
 from agent_env._version import __version__
 from agent_env.config import Settings
+from agent_env.episode import Episode
 from agent_env.errors import AgentEnvError
 from agent_env.plugin import EpisodePlugin
 from agent_env.sandboxes import Providers
 from agent_env.specs import Reconcile
 from agent_env.steps import Steps
+from agent_env.turn import Turn
 from agent_env.worker import open_services, serving
 from tests.workflows.conftest import TEST_SERVER, EpisodeHarness, GatedProvider, Script, scripted
 from tests.workflows.looks import Looks, findings, reconciling, repair
@@ -123,7 +125,62 @@ async def group_canceled(h: EpisodeHarness, script: Script) -> str:
     return group.run_group_id
 
 
+async def _asked(h: EpisodeHarness, **more: JsonValue) -> tuple[Episode, Turn]:
+    """An episode at its turn."""
+    ask: dict[str, JsonValue] = {"id": "ask", "type": "prompt_agent", "prompt": "do it"}
+    episode = await h.trainer.start(h.spec({"id": "a", "deploys": "box"}, {**ask, **more}))
+    turn = await episode.next_turn()
+    assert turn is not None
+    return episode, turn
+
+
+async def _wrote(turn: Turn, number: int) -> None:
+    """Have a model call a tool."""
+    arguments = {"path": "note", "content": str(number)}
+    function: dict[str, JsonValue] = {"name": "write_file", "arguments": json.dumps(arguments)}
+    call: JsonValue = {"id": f"call-{number}", "type": "function", "function": function}
+    async with turn.tools() as tools:
+        await turn.record_model_call({"content": None, "tool_calls": [call]}, model="m")
+        await tools.call("write_file", arguments)
+
+
+async def turn_played(h: EpisodeHarness, script: Script) -> str:
+    episode, turn = await _asked(h)
+    await _wrote(turn, 0)
+    await turn.record_model_call("done")
+    await turn.end("done")
+    return (await episode.result()).run_id
+
+
+async def turn_timed_out(h: EpisodeHarness, script: Script) -> str:
+    episode, _ = await _asked(h, timeout_seconds=60)
+    await h.env.sleep(timedelta(seconds=61))
+    return (await h.trainer.attach(episode.run_id).result()).run_id
+
+
+async def turn_canceled(h: EpisodeHarness, script: Script) -> str:
+    episode, _ = await _asked(h)
+    await episode.abandon("enough")
+    return episode.run_id
+
+
+async def turn_goes_on(h: EpisodeHarness, script: Script) -> str:
+    """The last of the executions that an episode needed; the first is recorded beside it."""
+    episode, turn = await _asked(h)
+    first = (await h.client.get_workflow_handle(episode.run_id).describe()).run_id
+    for number in range(3):
+        await _wrote(turn, number)
+    await turn.end("done")
+    await episode.result()
+    save("turn-is-handed-on", await history(h, episode.run_id, first))
+    return episode.run_id
+
+
 SHAPES: list[Shape] = [
+    turn_played,
+    turn_timed_out,
+    turn_canceled,
+    turn_goes_on,
     completed,
     succeeded,
     failed,
@@ -178,6 +235,7 @@ def scrubbed(value: JsonValue) -> JsonValue:
 async def record(shape: Shape) -> str:
     """Play one shape on a server of its own; its history as JSON."""
     script, provider = Script(), GatedProvider()
+    specs.MAX_UPDATES = 3 if shape is turn_goes_on else 1_500  # what its worker records
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(state_dir=Path(folder), max_episodes=4, host="here", cancel_grace_s=1)
         async with (
@@ -198,8 +256,20 @@ async def record(shape: Shape) -> str:
             else:
                 async with serving(harness.client, services):
                     workflow_id = await shape(harness, script)
-            history = await harness.client.get_workflow_handle(workflow_id).fetch_history()
-            return json.dumps(scrubbed(json.loads(history.to_json())), indent=1)
+            return await history(harness, workflow_id)
+
+
+async def history(h: EpisodeHarness, workflow_id: str, run_id: str | None = None) -> str:
+    """The history of an execution, by default the last one, as JSON."""
+    found = await h.client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+    return json.dumps(scrubbed(json.loads(found.to_json())), indent=1)
+
+
+def save(name: str, text: str) -> None:
+    """Write a history of this version, unless there is one."""
+    path = HISTORIES / f"{name}@{__version__}.json"
+    if not path.exists():
+        path.write_text(text, encoding="utf-8")
 
 
 async def main() -> None:
@@ -207,7 +277,7 @@ async def main() -> None:
     for shape in SHAPES:
         path = HISTORIES / f"{shape.__name__.replace('_', '-')}@{__version__}.json"
         if not path.exists():
-            path.write_text(await record(shape), encoding="utf-8")
+            save(path.stem.partition("@")[0], await record(shape))
 
 
 if __name__ == "__main__":

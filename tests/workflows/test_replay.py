@@ -33,6 +33,11 @@ def test_every_shape_of_episode_has_a_recorded_history() -> None:
         "refused",
         "retried",
         "succeeded",
+        "turn-canceled",
+        "turn-goes-on",
+        "turn-is-handed-on",
+        "turn-played",
+        "turn-timed-out",
         "waits-beside-steps",
     }
 

@@ -267,10 +267,16 @@ async def test_trainers_that_died_waiting_are_in_nobodys_way(episodes: EpisodeHa
     assert (await playing.result()).status is RunStatus.COMPLETED
 
 
+@pytest.fixture
+def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that starts after this lets executions be asked only five times."""
+    monkeypatch.setattr("agent_env.specs.MAX_UPDATES", 5)
+
+
+@pytest.mark.usefixtures("few_updates")
 async def test_an_episode_goes_on_in_a_new_execution_with_its_turns_open(
-    episodes: EpisodeHarness, monkeypatch: pytest.MonkeyPatch
+    episodes: EpisodeHarness,
 ) -> None:
-    monkeypatch.setattr("workflows.turns.MAX_UPDATES", 5)
     episode = await started(episodes, BOX, ask(), {"id": "after", "type": "script", "score": 1})
     early = asyncio.create_task(episodes.trainer.attach(episode.run_id).result(teardown=False))
     turn = await turn_of(episode)
