@@ -20,7 +20,8 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all check fix wheel replay soak docs bench bench-recovery lock clean
+.PHONY: help install run test test-all check fix wheel replay soak docs bench bench-recovery bench-explorer \
+	lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +64,9 @@ bench: .venv/.dev ## measure episodes per second against a plain workflow
 
 bench-recovery: .venv/.dev ## measure how soon all goes on after a kill, and how soon a cancel is done
 	@$(BIN)/python -m benchmarks.recovery
+
+bench-explorer: .venv/.dev ## measure the explorer's pages over a million runs
+	@$(BIN)/python -m benchmarks.explorer
 
 lock: ## pin the newest versions that fit pyproject.toml, by hash; needs uv (or make UV=/path/to/uv)
 	$(COMPILE) --upgrade --group build -o requirements/run.txt

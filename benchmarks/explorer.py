@@ -2,8 +2,9 @@
 
     python -m benchmarks.explorer [--runs N] [--rounds N] [--pages N] [--keep FILE] [--write]
 
-A real server over HTTP on SQLite; times are from a request to the last byte of its answer. The last
-line of output is JSON; ``--write`` puts the figures into the table of docs/performance.md.
+A real server over HTTP on SQLite; times are from a request to the last byte of its answer. CPU time
+is that of server and client, which are one process. The last line of output is JSON; ``--write``
+puts the figures into the table of docs/performance.md.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -35,6 +36,8 @@ ROOT = Path(__file__).parents[1]
 GROUP = 8
 TASKS = 20
 LIVE = 500
+WATCHED_S = 10
+"""How long polls are counted, in seconds."""
 NOW = datetime.now(UTC)
 EVERY = timedelta(milliseconds=600)
 """Between two runs: a million of them are a week of work."""
@@ -67,11 +70,13 @@ def main() -> None:
             RunIndex.open(f"sqlite:///{file}").close()
             fill(file, options.runs)
         figures = asyncio.run(_measured(file, options.rounds, options.pages))
-    for name, value in figures.items():
-        _say(f"{name:<42} {value:>10.1f}")
+    for name, (p95, cpu) in figures.pages.items():
+        _say(f"{name:<40} p95 {p95:>7.1f} ms   CPU {cpu:>7.1f} ms")
+    for many, polls in figures.polls.items():
+        _say(f"{many} pages open: {polls} polls in {WATCHED_S} s, {figures.poll_ms:.1f} ms each")
     if options.write:
         write_table(ROOT / "docs/performance.md", "explorer", _table(figures))
-    sys.stdout.write(json.dumps({name: round(value, 2) for name, value in figures.items()}) + "\n")
+    sys.stdout.write(json.dumps(figures._asdict()) + "\n")
 
 
 def fill(file: Path, count: int) -> None:
@@ -148,7 +153,17 @@ def _text(at: datetime) -> str:
     return at.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
 
 
-async def _measured(file: Path, rounds: int, pages: int) -> dict[str, float]:
+class Figures(NamedTuple):
+    """What was measured."""
+
+    pages: dict[str, tuple[float, float]]
+    """Of each page, in milliseconds: the 95th percentile of its time, the median of CPU time."""
+    polls: dict[int, int]
+    """How often the index was read, by how many pages were open."""
+    poll_ms: float
+
+
+async def _measured(file: Path, rounds: int, pages: int) -> Figures:
     index = await asyncio.to_thread(RunIndex.open, f"sqlite:///{file}")
     try:
         async with _served(index, file.parent) as explorer, _browser(explorer.url) as browser:
@@ -158,32 +173,25 @@ async def _measured(file: Path, rounds: int, pages: int) -> dict[str, float]:
                 "run": first["runs"][-1]["run_id"],
                 "group": first["runs"][-1]["run_group_id"],
             }
-            figures: dict[str, float] = {}
+            found: dict[str, tuple[float, float]] = {}
             for name, path in PAGES.items():
                 times = [await _timed(browser, path.format(**given)) for _ in range(rounds)]
-                figures[f"{name}, ms"] = _p95(times) * 1000
-                _say(f"{name:<42} p50 {statistics.median(times) * 1000:.1f}")
-            figures |= await _with_pages_open(explorer, browser, pages)
-            return figures
+                cpu = statistics.median(cpu for _, cpu in times)
+                found[name] = (_p95([wall for wall, _ in times]) * 1000, cpu * 1000)
+            polls = {many: await _polls(explorer, browser, many) for many in (1, pages)}
+            return Figures(found, polls, explorer.app.state.poller.poll_ms)
     finally:
         index.close()
 
 
-async def _with_pages_open(
-    explorer: Explorer, browser: httpx.AsyncClient, count: int
-) -> dict[str, float]:
-    """How often the index is read in ten seconds by so many open pages, and by one."""
-    found: dict[str, float] = {}
-    for many in (1, count):
-        async with AsyncExitStack() as stack:
-            for _ in range(many):
-                await stack.enter_async_context(browser.stream("GET", "/live", timeout=60))
-            poller = explorer.app.state.poller
-            before = poller.polls
-            await asyncio.sleep(10)
-            found[f"polls in 10 s, pages open: {many}"] = poller.polls - before
-    found["one poll, ms"] = explorer.app.state.poller.poll_ms
-    return found
+async def _polls(explorer: Explorer, browser: httpx.AsyncClient, count: int) -> int:
+    """How often the index is read while so many pages are open."""
+    async with AsyncExitStack() as stack:
+        for _ in range(count):
+            await stack.enter_async_context(browser.stream("GET", "/live", timeout=60))
+        before = explorer.app.state.poller.polls
+        await asyncio.sleep(WATCHED_S)
+        return explorer.app.state.poller.polls - before
 
 
 @asynccontextmanager
@@ -205,10 +213,11 @@ def _browser(url: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=url, limits=limits, timeout=60, trust_env=False)
 
 
-async def _timed(browser: httpx.AsyncClient, path: str) -> float:
-    began = time.perf_counter()
+async def _timed(browser: httpx.AsyncClient, path: str) -> tuple[float, float]:
+    """How long an answer took, and how much CPU."""
+    began, cpu = time.perf_counter(), time.process_time()
     answer = await browser.get(path)
-    took = time.perf_counter() - began
+    took = time.perf_counter() - began, time.process_time() - cpu
     answer.raise_for_status()
     return took
 
@@ -217,8 +226,9 @@ def _p95(times: list[float]) -> float:
     return sorted(times)[math.ceil(0.95 * len(times)) - 1]
 
 
-def _table(figures: dict[str, float]) -> list[tuple[str, ...]]:
-    return [("what", "p95"), *((name, f"{value:.1f}") for name, value in figures.items())]
+def _table(figures: Figures) -> list[tuple[str, ...]]:
+    pages = [(name, f"{p95:.0f}", f"{cpu:.0f}") for name, (p95, cpu) in figures.pages.items()]
+    return [("page", "p95, ms", "CPU, ms"), *pages]
 
 
 def _say(line: str) -> None:

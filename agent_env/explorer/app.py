@@ -79,7 +79,6 @@ class ExplorerServices:
     """In whose name things are changed when nobody says who they are."""
     temporal_ui: Callable[[], str | None] = _nobody
     """Address of Temporal's UI, now."""
-    namespace: str = "default"
     hosts: Sequence[str] = ()
     """Hosts that are known beside those of the index."""
     force_after: timedelta = timedelta(seconds=60)
@@ -102,7 +101,7 @@ def create_app(services: ExplorerServices) -> FastAPI:
     """The application. Reads nothing and connects to nothing until it is used."""
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="explorer")
     temporal = Temporal(services.connect)
-    links = Links(services.temporal_ui, namespace=services.namespace)
+    links = Links(services.temporal_ui, namespace=lambda: temporal.namespace)
     views = Views(
         services.index,
         temporal,

@@ -11,10 +11,12 @@ class Links:
 
     Args:
         temporal_ui: Its address now; None while nobody knows.
-        namespace: The one that is meant where a row names none.
+        namespace: The one that is meant where a row names none, now.
     """
 
-    def __init__(self, temporal_ui: Callable[[], str | None], *, namespace: str) -> None:
+    def __init__(
+        self, temporal_ui: Callable[[], str | None], *, namespace: Callable[[], str | None]
+    ) -> None:
         self._temporal_ui = temporal_ui
         self._namespace = namespace
 
@@ -30,6 +32,11 @@ class Links:
         ui = self._temporal_ui()
         if ui is None:
             return None
-        parts = ["namespaces", namespace or self._namespace, "workflows", workflow_id]
+        parts = [
+            "namespaces",
+            namespace or self._namespace() or "default",
+            "workflows",
+            workflow_id,
+        ]
         parts += [workflow_run_id] if workflow_run_id else []
         return "/".join([ui.rstrip("/"), *(quote(part, safe="") for part in parts)])
