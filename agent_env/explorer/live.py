@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -17,6 +18,8 @@ from agent_env.explorer.temporal import Temporal
 from agent_env.explorer.views import Changes, LiveCounts
 from agent_env.runs.reads import IndexReads
 from agent_env.runs.records import LiveRow
+
+_log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 """How often the index is read while somebody watches, in seconds; slower when reading is slow."""
@@ -173,7 +176,10 @@ class Poller:
         temporal = await self._temporal_trouble()
         try:
             after = await self._in_thread(self._read)
-        except AgentEnvError as error:
+        except Exception as error:
+            # Whatever it is, pages must hear of it, and of its end.
+            if not isinstance(error, AgentEnvError):
+                _log.exception("the explorer could not read what changed")
             await self._tell(
                 runs=(), groups=(), all=False, index=error_text(error), temporal=temporal
             )

@@ -323,12 +323,15 @@ class Views:
     async def tasks(self, query: TasksQuery) -> TasksView:
         """Every task that was played lately."""
         now = self._now()
-        since = moment(query.since or "7d", now)
-        stretch = timedelta(seconds=max(1, int((now - since).total_seconds() / _STRETCHES) + 1))
+        asked = moment(query.since or "7d", now)
+        first = await self.in_thread(self._index.reads.first_listed, since=asked, limit=_TASK_ROWS)
+        # Whole seconds, as the stretches are counted in.
+        since = (first or asked).replace(microsecond=0)
+        stretch = timedelta(seconds=int((now - since).total_seconds() / _STRETCHES) + 1)
         spans = await self.in_thread(
             self._index.reads.task_spans, since=since, stretch=stretch, limit=_TASK_ROWS
         )
-        is_empty = not spans and not await self.in_thread(
+        is_empty = first is None and not await self.in_thread(
             self._index.reads.new_rows, since=None, limit=1
         )
         looked_at = sum(span.n for span in spans)

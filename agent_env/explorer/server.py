@@ -74,6 +74,9 @@ def services_of(settings: Settings, index: RunIndex, *, user: str) -> ExplorerSe
         running = find_running(settings.state_dir)
         return None if running is None else running.ui_url
 
+    # One that no worker has served has no name yet, and its folder may be another's to write.
+    is_named = settings.host is not None or (settings.state_dir / "host").exists()
+    host = host_id(settings) if is_named else None
     return ExplorerServices(
         index=index,
         connect=lambda: connect(settings.state_dir),
@@ -81,7 +84,7 @@ def services_of(settings: Settings, index: RunIndex, *, user: str) -> ExplorerSe
         access=access_of(settings),
         user=user,
         temporal_ui=temporal_ui,
-        hosts=(host_id(settings),),
+        hosts=() if host is None else (host,),
     )
 
 

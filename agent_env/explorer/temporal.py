@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from agent_env import names
-from agent_env.errors import UnavailableError, bounded, error_text
+from agent_env.errors import AgentEnvError, UnavailableError, bounded, error_text
 from agent_env.explorer.views import PendingWork
 
 _ANSWER_S = 2.0
@@ -95,7 +95,7 @@ class Temporal:
                 try:
                     async with asyncio.timeout(self._answer_s):
                         self._client = await self._connect()
-                except (UnavailableError, TimeoutError) as error:
+                except (AgentEnvError, TimeoutError) as error:
                     raise self._lost(error) from error
             return self._client
 

@@ -325,7 +325,8 @@ class TasksView(WireModel):
 
     now: datetime
     since: datetime
-    """Runs listed since then were looked at."""
+    """When the first run that was looked at was listed; without runs, since when they were asked
+    for."""
     looked_at: int
     is_cut: bool
     """There were more: the newest were taken."""

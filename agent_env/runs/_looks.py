@@ -196,6 +196,19 @@ def step_tallies(connection: Connection, run_group_id: str) -> tuple[StepTally, 
     return tuple(found)
 
 
+def first_listed(connection: Connection, *, since: datetime, limit: int) -> datetime | None:
+    """See ``IndexReads.first_listed``."""
+    newest = (
+        select(runs.c.created_at)
+        .where(runs.c.created_at >= since)
+        .order_by(runs.c.created_at.desc())
+        .limit(limit)
+        .subquery()
+    )
+    first = func.min(newest.c.created_at, type_=runs.c.created_at.type)
+    return connection.execute(select(first)).scalar_one()
+
+
 def task_spans(
     connection: Connection, *, since: datetime, stretch: timedelta, limit: int
 ) -> tuple[TaskSpan, ...]:

@@ -98,6 +98,10 @@ class IndexReads:
         """Tasks that have runs, by id, the first in alphabetical order."""
         return self._database.read(_looks.task_ids, limit=limit)
 
+    def first_listed(self, *, since: datetime, limit: int) -> datetime | None:
+        """When the first of the newest runs since then was listed; None if there are none."""
+        return self._database.read(_looks.first_listed, since=since, limit=limit)
+
     def task_spans(
         self, *, since: datetime, stretch: timedelta, limit: int
     ) -> tuple[TaskSpan, ...]:

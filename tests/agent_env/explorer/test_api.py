@@ -111,6 +111,21 @@ async def test_two_to_eight_runs_are_compared(browser: httpx.AsyncClient, index:
     assert (await browser.get("/compare.json?run=r1&run=no")).status_code == 404
 
 
+async def test_tasks_are_drawn_from_their_first_run_on(make_app: MakeApp, index: RunIndex) -> None:
+    for minute in range(4):
+        listed = T0 + timedelta(minutes=minute)
+        ended(index, "", run=new_run(f"r{minute}", created_at=listed), reward=float(minute))
+
+    async with browser_of(make_app(now=lambda: T0 + timedelta(minutes=4))) as browser:
+        shown = (await browser.get("/tasks.json?since=365d")).json()
+
+    assert shown["since"] == "2026-01-31T09:30:00Z"
+    assert (shown["looked_at"], shown["stretch_s"]) == (4, 5)
+    (task,) = shown["tasks"]
+    assert [point["mean"] for point in task["points"]] == [0.0, 1.0, 2.0, 3.0]
+    assert task["points"][1]["starts_at"] == "2026-01-31T09:31:00Z"
+
+
 async def test_health_says_what_is_away_and_shows_the_rest(
     browser: httpx.AsyncClient, index: RunIndex
 ) -> None:

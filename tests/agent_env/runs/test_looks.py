@@ -141,6 +141,9 @@ def test_tasks_are_summed_up_by_stretch_of_time(index: RunIndex) -> None:
     assert (first.n_scored, first.reward_sum) == (2, 4.0)
     assert (second.place, second.n, second.reward_sum) == (1, 1, 5.0)
     assert second.last_at == T0 + seconds(61)
+    assert index.reads.first_listed(since=T0, limit=100) == T0
+    assert index.reads.first_listed(since=T0, limit=2) == T0 + seconds(59)
+    assert index.reads.first_listed(since=T0 + seconds(99), limit=2) is None
     (newest,) = index.reads.task_spans(since=T0, stretch=timedelta(minutes=1), limit=1)
     assert newest.n == 1
 

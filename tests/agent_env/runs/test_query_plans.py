@@ -92,6 +92,7 @@ CASES: list[tuple[Callable[[RunIndex], object], str]] = [
     (lambda i: i.reads.new_rows(since=T0, limit=9), "ix_runs_created"),
     (lambda i: i.reads.hosts(), "ix_runs_status"),
     (lambda i: i.reads.count_still_up(), "ix_runs_still_up"),
+    (lambda i: i.reads.first_listed(since=T0, limit=9), "COVERING INDEX ix_runs_created"),
     (lambda i: i.reads.task_ids(), "COVERING INDEX ix_runs_task"),
     (lambda i: i.reads.marks(["grp"], limit=9), "ix_runs_group"),
     (lambda i: i.reads.step_tallies("grp"), "ix_runs_group"),
