@@ -111,14 +111,10 @@ class Poller:
         """What has changed after this; all of it, when that is too long ago."""
         self._want()
         latest = self._latest
-        if seq is None:
-            return latest.model_copy(update={"runs": (), "groups": (), "all": False})
-        if seq == latest.seq:
+        if seq is None or seq == latest.seq:
             return latest.model_copy(update={"runs": (), "groups": (), "all": False})
         missed = [change for change in self._changes if change.seq > seq]
-        is_known = any(change.seq == seq for change in self._changes) or (
-            bool(self._changes) and self._changes[0].seq - 1 <= seq <= latest.seq
-        )
+        is_known = bool(self._changes) and self._changes[0].seq - 1 <= seq <= latest.seq
         runs = tuple(dict.fromkeys(run for change in missed for run in change.runs))
         if not is_known or any(change.all for change in missed) or len(runs) > _MOST_NAMED:
             return latest.model_copy(update={"runs": (), "groups": (), "all": True})

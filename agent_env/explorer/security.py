@@ -147,9 +147,8 @@ class Guard:
             await answer(scope, receive, protected)
             return
         if scope["method"] == "HEAD" and not is_static and scope["path"] != "/live":
-            # Pages know GET only; what is asked for here is the same without its body.
-            await self._app({**scope, "method": "GET"}, receive, _without_body(protected))
-            return
+            # Pages know GET only. The server leaves the body out.
+            scope = {**scope, "method": "GET"}
         await self._app(scope, receive, protected)
 
     def _refusal(self, request: Request) -> Response | None:
@@ -248,15 +247,6 @@ def _with_headers(send: Send, *, is_static: bool) -> Callable[[Message], Awaitab
                 headers[name] = value
             if not is_static:
                 headers["cache-control"] = "no-store"
-        await send(message)
-
-    return sending
-
-
-def _without_body(send: Callable[[Message], Awaitable[None]]) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.body":
-            message = {**message, "body": b""}
         await send(message)
 
     return sending
