@@ -9,6 +9,7 @@ PYTHON = $(or $(shell $(FIND_PYTHON)),$(error Python 3.11, 3.12 or 3.13 with its
 UV ?= uv
 TESTS ?= tests
 WORKERS ?= 2
+DATABASE ?= sqlite
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -16,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN := $(if $(wildcard .venv/.dev),.venv/.dev,.venv/.run)
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
-	--extra local --extra gymnasium --extra mcp --extra explorer pyproject.toml
+	--extra local --extra gymnasium --extra mcp --extra explorer --extra postgres pyproject.toml
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -34,8 +35,8 @@ run: $(RUN) ## play the CartPole example: a group of 8 episodes, nothing else ne
 test: .venv/.dev ## all tests but the soak; TESTS=path narrows them
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/soak $(TESTS)
 
-test-all: .venv/.dev ## all tests, and on PostgreSQL where EPISODES_TEST_POSTGRES names one
-	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)
+test-all: .venv/.dev ## all tests with the long soak; DATABASE=postgresql plays them all on PostgreSQL
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal --database $(DATABASE) $(TESTS)
 
 check: .venv/.dev ## formatting, lint and types
 	$(BIN)/ruff format --check .
@@ -53,8 +54,8 @@ wheel: .venv/.dev ## build the wheel into dist/ and test what it installs
 replay: .venv/.dev ## replay the recorded histories against the workflows of today
 	@$(BIN)/pytest tests/workflows/test_replay.py
 
-soak: .venv/.dev ## 500 episodes while all they depend on is killed; SEED=N repeats one, EPISODES=N
-	@$(BIN)/pytest --timeout 0 tests/soak
+soak: .venv/.dev ## 500 episodes while all they need is killed; SEED=N repeats one, EPISODES=N, DATABASE=postgresql
+	@$(BIN)/pytest --timeout 0 --database $(DATABASE) tests/soak
 
 docs: .venv/.dev ## run the code blocks of the documentation
 	@$(BIN)/pytest tests/test_docs.py

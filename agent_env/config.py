@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field
 
 from agent_env import ids
 from agent_env._data_files import read_data
+from agent_env._database_url import has_secret, masked, read_url
 from agent_env._model import EdgeModel, validated
 from agent_env.errors import ConfigError, InvalidSpecError, unknown_name
 from agent_env.task import Id
@@ -37,7 +38,6 @@ _FILE = "file:"
 _MASK = "***"
 _SECRETS = ("database", "explorer_token")
 """Settings that may be references."""
-_SECRET_WORDS = ("password", "passwd", "secret", "token", "key")
 
 
 def _default_room() -> int:
@@ -107,27 +107,21 @@ class Settings(EdgeModel):
         """Each value as a person may see it: the database's URL without its secrets."""
         values = self.model_dump(mode="json")
         if self.database is None or not self.database.startswith((_ENV, _FILE)):
-            url = self._url()
-            hidden = {key: _MASK for key in url.query if _is_secret(key)}
-            values["database"] = url.update_query_dict(hidden).render_as_string()
+            values["database"] = masked(self._url())
         if self.explorer_token is not None and not _is_reference(self.explorer_token):
             values["explorer_token"] = _MASK
         return values
 
     def _url(self) -> "URL":
         # It takes longer to import than a command line may take to start.
-        from sqlalchemy import URL, make_url
-        from sqlalchemy.exc import ArgumentError
+        from sqlalchemy import URL
 
         if self.database is None:
             return URL.create("sqlite", database=str(self.state_dir / "episodes.sqlite"))
         try:
-            return make_url(_followed("database", self.database))
-        except ArgumentError:  # its text has the URL in it
-            raise ConfigError(
-                "database: is not an SQLAlchemy URL; write sqlite:////PATH or "
-                "postgresql+psycopg://USER@HOST/NAME"
-            ) from None
+            return read_url(_followed("database", self.database))
+        except ConfigError as error:
+            raise ConfigError(f"database: {str(error).removeprefix('database: ')}") from None
 
 
 class LoadedSettings(NamedTuple):
@@ -292,20 +286,13 @@ def _followed(setting: str, value: str) -> str:
 
 
 def _has_password(database: object) -> bool:
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
     if not isinstance(database, str) or database.startswith((_ENV, _FILE)):
         return False
     try:
-        url = make_url(database)
-    except ArgumentError:
-        return False  # said when it is used
-    return url.password is not None or any(map(_is_secret, url.query))
-
-
-def _is_secret(query_key: str) -> bool:
-    return any(word in query_key.lower() for word in _SECRET_WORDS)
+        return has_secret(read_url(database))
+    except ConfigError:
+        # Said when it is used; but what can't be read may hold one.
+        return "@" in database
 
 
 def _write_once(path: Path, text: str) -> None:

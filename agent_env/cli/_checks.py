@@ -157,6 +157,7 @@ def database(settings: Settings) -> Iterator[Check]:
     from sqlalchemy import make_url
 
     from agent_env.runs import RunIndex
+    from agent_env.runs.schema import is_empty
 
     where = str(settings.masked()["database"])
     url = make_url(settings.database_url)
@@ -164,6 +165,9 @@ def database(settings: Settings) -> Iterator[Check]:
         yield Check("run index", Verdict.OK, f"{where}, made at first use")
         return
     try:
+        if is_empty(settings.database_url):
+            yield Check("run index", Verdict.OK, f"{where}, empty, made at first use")
+            return
         RunIndex.open(settings.database_url, migrate=False).close()
     except AgentEnvError as error:
         yield Check("run index", Verdict.FAIL, error_text(error), "see the message")

@@ -9,42 +9,25 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DBAPIError,
-    NoSuchModuleError,
-    StatementError,
-)
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import QueuePool
 
-from agent_env.errors import ConfigError, IndexUnavailableError, bounded
+from agent_env._database_url import NO_URL, read_url
+from agent_env.errors import ConfigError, IndexUnavailableError
 from agent_env.runs import _dialect
 from agent_env.runs._sqlite_file import keep_on_file
-
-PATIENCE_S = 30.0
-"""How long a busy database is asked again before its caller hears of it."""
-_CONNECTIONS = 8
-
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_CURES = {
-    sqlite3.SQLITE_BUSY: f"other processes have kept it locked for {PATIENCE_S:g} s; try again",
-    sqlite3.SQLITE_LOCKED: f"other threads have kept it locked for {PATIENCE_S:g} s; try again",
-    sqlite3.SQLITE_FULL: "its disk is full; free some space",
-    sqlite3.SQLITE_READONLY: "it can't be written; check who may write the file and its folder",
-    sqlite3.SQLITE_PERM: "it can't be written; check who may write the file and its folder",
-    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database; name another one",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a copy of it",
-    sqlite3.SQLITE_CANTOPEN: (
-        "it can't be opened; make sure that its folder exists and is writable, and that the file "
-        "was not moved"
-    ),
-    sqlite3.SQLITE_IOERR: "the disk does not read or write it; check the disk and its free space",
-}
-_NO_TABLE = "is it a run index? Restore it, or run `episodes db upgrade` on an empty database"
+from agent_env.runs._troubles import (
+    CONNECTIONS,
+    NO_CONNECTION,
+    OTHER_THREADS,
+    PATIENCE_S,
+    cure,
+    is_busy,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,7 +42,8 @@ class Database:
         """Its file, or its URL without secrets."""
         # Threads of this process queue here, since SQLite lets waiting writers poll, unfairly.
         self._writer = threading.Lock() if self._engine.dialect.name == "sqlite" else None
-        self._immediate = self._engine.execution_options(agent_env_writes=True)
+        self._reading = _dialect.reading(self._engine)
+        self._writing = _dialect.writing(self._engine)
 
     @property
     def checked_out(self) -> int:
@@ -78,7 +62,7 @@ class Database:
         Raises:
             IndexUnavailableError: the database does not answer or refuses.
         """
-        return self._patiently(self._engine, lambda connection: work(connection, *a, **kw))
+        return self._patiently(self._reading, lambda connection: work(connection, *a, **kw))
 
     def write(self, work: Callable[Concatenate[Connection, P], T], *a: P.args, **kw: P.kwargs) -> T:
         """Do the work in a transaction of its own; on SQLite no other writes meanwhile.
@@ -89,7 +73,7 @@ class Database:
             IndexUnavailableError: the database does not answer or refuses. Nothing is written.
         """
         with self._turn():
-            return self._patiently(self._immediate, lambda connection: work(connection, *a, **kw))
+            return self._patiently(self._writing, lambda connection: work(connection, *a, **kw))
 
     @contextlib.contextmanager
     def _turn(self) -> Generator[None]:
@@ -101,7 +85,7 @@ class Database:
             finally:
                 self._writer.release()
         else:
-            raise IndexUnavailableError(self._told(_CURES[sqlite3.SQLITE_LOCKED]))
+            raise IndexUnavailableError(self._told(OTHER_THREADS))
 
     def _patiently(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         deadline = time.monotonic() + PATIENCE_S
@@ -110,15 +94,15 @@ class Database:
                 with engine.begin() as connection:
                     return work(connection)
             except DBAPIError as error:
-                if not _is_busy(error) or time.monotonic() >= deadline:
-                    raise IndexUnavailableError(self._told(_cure(error))) from error
+                if not is_busy(error) or time.monotonic() >= deadline:
+                    raise IndexUnavailableError(self._told(cure(error))) from error
             except PoolTimeoutError as error:
-                cure = f"its {_CONNECTIONS} connections have been in use for {PATIENCE_S:g} s"
-                raise IndexUnavailableError(self._told(f"{cure}; try again")) from error
+                raise IndexUnavailableError(self._told(NO_CONNECTION)) from error
             except StatementError as error:
                 # A value that its column can't hold: a bug of the caller, not of the database.
                 raise (error.orig or error) from None
             # SQLite waits for most locks itself; of the others it only says that they are taken.
+            # PostgreSQL ends one of two transactions that wait for each other.
             time.sleep(random.uniform(0.002, 0.02))
 
     def _told(self, cure: str) -> str:
@@ -127,20 +111,27 @@ class Database:
 
 def _engine(url: str) -> Engine:
     try:
-        parsed = make_url(url)
+        parsed = read_url(url)
+    except ConfigError as error:
+        raise ConfigError(f"the run index's database {error}") from None
+    try:
         kind = parsed.get_backend_name()
-        if kind not in _dialect.SUPPORTED:
-            raise ConfigError(
-                f"a run index can't be kept in {kind!r}; use sqlite:////PATH or "
-                "postgresql+psycopg://USER@HOST/NAME"
-            )
-        return _sqlite(parsed) if kind == "sqlite" else _postgresql(parsed)
-    except (ArgumentError, NoSuchModuleError):  # its text has the URL in it
+        if kind == "sqlite":
+            return _sqlite(parsed)
+        if kind in _dialect.POSTGRESQL:
+            return _postgresql(parsed)
         raise ConfigError(
-            "the run index's database is not an SQLAlchemy URL; write sqlite:////PATH or "
-            "postgresql+psycopg://USER@HOST/NAME"
-        ) from None
-    except ModuleNotFoundError as error:
+            f"a run index can't be kept in {kind!r}; use sqlite:////PATH or "
+            "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+        )
+    except NoSuchModuleError:  # its text has the URL in it
+        raise ConfigError(f"the run index's database {NO_URL}") from None
+    except ImportError as error:
+        if (error.name or "psycopg").startswith("psycopg"):
+            raise ConfigError(
+                "the driver of PostgreSQL is not installed; pip install "
+                "'durable-episodes[postgres]'"
+            ) from None
         raise ConfigError(
             f"the driver of the run index's database is not installed; pip install {error.name}"
         ) from None
@@ -155,7 +146,7 @@ def _sqlite(url: URL) -> Engine:
     engine = create_engine(
         url,
         connect_args={"timeout": PATIENCE_S},
-        pool_size=_CONNECTIONS,
+        pool_size=CONNECTIONS,
         max_overflow=0,
         pool_timeout=PATIENCE_S,
         hide_parameters=True,
@@ -168,12 +159,26 @@ def _sqlite(url: URL) -> Engine:
 
 
 def _postgresql(url: URL) -> Engine:
+    if "+" not in url.drivername:
+        url = url.set(drivername="postgresql+psycopg")  # not the one that SQLAlchemy thinks of
+    options: dict[str, object] = {
+        "connect_timeout": 5,
+        "application_name": "durable-episodes",
+        # A server or a network that went away without a word is noticed within a minute.
+        "keepalives_idle": 20,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+        # A client that was cut off in a transaction must not keep its locks for long.
+        "options": f"-c lock_timeout={PATIENCE_S:.0f}s -c idle_in_transaction_session_timeout=60s",
+    }
     return create_engine(
         url,
-        connect_args={"connect_timeout": 5},
-        pool_size=_CONNECTIONS,
+        connect_args={name: value for name, value in options.items() if name not in url.query},
+        pool_size=CONNECTIONS,
         max_overflow=0,
         pool_timeout=PATIENCE_S,
+        # A restarted server is connected to anew before work begins, and not by failing it.
         pool_pre_ping=True,
         hide_parameters=True,
     )
@@ -190,7 +195,7 @@ def _connected(connection: sqlite3.Connection, _record: object) -> None:
 
 def _began(connection: Connection) -> None:
     # A transaction that reads first and writes later can't wait for a lock: it would be refused.
-    writes = connection.get_execution_options().get("agent_env_writes", False)
+    writes = _dialect.is_writing(connection)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
@@ -199,25 +204,3 @@ def _name(url: URL) -> str:
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     return url.set(query={}).render_as_string(hide_password=True)
-
-
-def _is_busy(error: DBAPIError) -> bool:
-    return _code(error) in _BUSY
-
-
-def _code(error: DBAPIError) -> int | None:
-    """SQLite's own number of the error, without what specializes it."""
-    code: Any = getattr(error.orig, "sqlite_errorcode", None)
-    return None if code is None else code & 0xFF
-
-
-def _cure(error: DBAPIError) -> str:
-    """What is wrong and what to do."""
-    said = str(error.orig).strip().partition("\n")[0]
-    code = _code(error)
-    if code in _CURES:
-        return _CURES[code]
-    if "no such table" in said or "no such column" in said or "does not exist" in said:
-        return f"it has {bounded(said, 200)}; {_NO_TABLE}"
-    kind = type(error.orig).__name__
-    return f"its database answered {kind}: {bounded(said, 500)}; make sure that it runs, try again"

@@ -1,7 +1,9 @@
 """Where SQLite and PostgreSQL differ: each difference is one function with both branches."""
 
 import functools
+import math
 import statistics
+from decimal import Decimal
 from typing import Any, Protocol
 
 from sqlalchemy import (
@@ -10,24 +12,52 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Dialect,
+    Engine,
     Float,
+    Numeric,
     Table,
     TableValuedAlias,
-    case,
+    Text,
     cast,
     func,
     select,
+    type_coerce,
 )
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.sql.dml import ReturningInsert
+from sqlalchemy.types import TypeDecorator
 
 from agent_env.runs.tables import runs
 
-SUPPORTED = ("sqlite", "postgresql")
+POSTGRESQL = ("postgresql", "postgres")
+"""How a URL may call it."""
 
-_MOST_SUMMED = 1e150
-"""PostgreSQL refuses the sum of squares of anything larger."""
+_WRITES = "agent_env_writes"
+
+
+def reading(engine: Engine) -> Engine:
+    """The same database for transactions that see one state of it and write nothing."""
+    if engine.dialect.name == "sqlite":
+        return engine  # as each transaction there does
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def writing(engine: Engine) -> Engine:
+    """The same database for transactions that write.
+
+    On SQLite there is one at a time. On PostgreSQL each statement sees what was committed before
+    it, whatever a server's default is: what is read after a lock was waited for must be of now.
+    """
+    if engine.dialect.name == "sqlite":
+        return engine.execution_options(**{_WRITES: True})
+    return engine.execution_options(isolation_level="READ COMMITTED")
+
+
+def is_writing(connection: Connection) -> bool:
+    """Whether a connection to SQLite is one of ``writing``."""
+    return connection.get_execution_options().get(_WRITES, False)
 
 
 def _insert(dialect: str) -> Any:
@@ -82,14 +112,15 @@ def mean_of(dialect: str, rewards: Column[Any]) -> ColumnElement[Any]:
     """An aggregate: the mean; None of nothing."""
     if dialect == "sqlite":
         return func.agent_env_mean(rewards)
-    return _summed(rewards, func.avg(rewards))
+    return type_coerce(func.avg(_exact(rewards)), _Float)
 
 
 def std_of(dialect: str, rewards: Column[Any]) -> ColumnElement[Any]:
-    """An aggregate: the sample standard deviation; None under two."""
+    """An aggregate: the sample standard deviation; None under two, and where no float holds it."""
     if dialect == "sqlite":
         return func.agent_env_std(rewards)
-    return _summed(rewards, func.stddev_samp(rewards))
+    # The root is taken of it here: PostgreSQL would round it to a few digits.
+    return type_coerce(func.var_samp(_exact(rewards)), _RootAsFloat)
 
 
 def seconds_between(dialect: str, start: Column[Any], end: Column[Any]) -> ColumnElement[Any]:
@@ -106,10 +137,34 @@ def epoch_seconds(dialect: str, at: ColumnElement[Any]) -> ColumnElement[Any]:
     return cast(func.floor(func.extract("epoch", at)), BigInteger)
 
 
-def _summed(rewards: Column[Any], aggregate: Any) -> ColumnElement[Any]:
-    """The aggregate; None where PostgreSQL can't compute it, in place of an error for the page."""
-    summed = func.abs(rewards) < _MOST_SUMMED
-    return case((func.max(func.abs(rewards)) < _MOST_SUMMED, aggregate.filter(summed)))
+def _exact(rewards: Column[Any]) -> ColumnElement[Any]:
+    """As decimals, of which a sum of squares neither cancels nor overflows.
+
+    By way of text: PostgreSQL's own cast keeps 15 digits of 17.
+    """
+    return cast(cast(rewards, Text), Numeric)
+
+
+class _Float(TypeDecorator[float]):
+    """A decimal as a float; None where no float holds it."""
+
+    impl = Numeric
+    cache_ok = True
+
+    def process_result_value(self, value: Decimal | None, dialect: Dialect) -> float | None:
+        """Convert it."""
+        found = None if value is None else float(value)
+        return found if found is not None and math.isfinite(found) else None
+
+
+class _RootAsFloat(_Float):
+    """The root of a decimal."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Decimal | None, dialect: Dialect) -> float | None:
+        """Take it and convert it."""
+        return super().process_result_value(None if value is None else value.sqrt(), dialect)
 
 
 class _SqliteConnection(Protocol):

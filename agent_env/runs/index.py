@@ -47,7 +47,7 @@ class RunIndex:
 
         Args:
             url: SQLAlchemy URL.
-            migrate: None means "on SQLite yes, elsewhere only check".
+            migrate: None means "on SQLite yes, elsewhere only what is empty".
 
         Raises:
             IndexUnavailableError: no connection, or the database can't be written.

@@ -48,12 +48,26 @@ def upgrade(url: str) -> Upgrade:
         database.close()
 
 
+def is_empty(url: str) -> bool:
+    """Whether a database holds nothing: then whoever opens an index there makes it.
+
+    Raises:
+        IndexUnavailableError: it does not answer.
+    """
+    database = Database(url)
+    try:
+        return database.read(_is_empty)
+    finally:
+        database.close()
+
+
 def prepare(database: Database, *, migrate: bool | None) -> Upgrade:
     """Make sure that the database can be written and has this code's schema.
 
     Args:
         database: Where the index is.
-        migrate: Whether to migrate an older schema. None means "on SQLite yes, elsewhere no".
+        migrate: Whether to migrate an older schema. None means "on SQLite yes, elsewhere only
+            where there is nothing yet".
 
     Raises:
         ConfigError: the schema is older and may not be migrated, or newer than this code.
@@ -69,19 +83,34 @@ def _prepared(connection: Connection, name: str, migrate: bool | None) -> Upgrad
         # Changes nothing, but is refused where nothing can be written.
         connection.execute(update(runs).where(false()).values(status=runs.c.status))
         return Upgrade(found, HEAD)
-    if migrate is None:
-        migrate = connection.dialect.name == "sqlite"
-    if not migrate:
-        _check_known(found, name)
-        raise ConfigError(
-            f"the run index {name} has schema {found or 'none'}, and this code needs {HEAD}; run "
-            "`episodes db upgrade`"
-        )
     _dialect.lock_schema(connection)
     found = _revision(connection)
     _check_known(found, name)
-    _migrate(connection)
+    if found == HEAD:
+        return Upgrade(found, HEAD)
+    if migrate is None:
+        migrate = connection.dialect.name == "sqlite" or (found is None and _is_empty(connection))
+    if not migrate:
+        raise ConfigError(_needs_upgrade(found, name))
+    migrate_to(connection, HEAD)
     return Upgrade(found, HEAD)
+
+
+def _needs_upgrade(found: str | None, name: str) -> str:
+    if found is None:
+        return (
+            f"{name} holds no run index; run `episodes db upgrade` to make one there, or name "
+            "another database"
+        )
+    return (
+        f"the run index {name} has schema {found}, and this code needs {HEAD}; run "
+        "`episodes db upgrade`"
+    )
+
+
+def _is_empty(connection: Connection) -> bool:
+    """Whether nobody keeps anything there, who might not want our tables beside it."""
+    return not inspect(connection).get_table_names()
 
 
 def _revision(connection: Connection) -> str | None:
@@ -104,7 +133,8 @@ def _known() -> set[str]:
     return {script.revision for script in ScriptDirectory(str(_FOLDER)).walk_revisions()}
 
 
-def _migrate(connection: Connection) -> None:
+def migrate_to(connection: Connection, revision: str) -> None:
+    """Run the migrations from where a database is up to this one."""
     # Alembic takes as long to import as an episode takes to run; most openings don't need it.
     from alembic import command
     from alembic.config import Config
@@ -112,4 +142,4 @@ def _migrate(connection: Connection) -> None:
     config = Config(attributes={"connection": connection})
     config.set_main_option("path_separator", "os")
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)

@@ -7,7 +7,6 @@ from enum import StrEnum
 from temporalio.service import RPCError
 
 from agent_env.embedded import server_program
-from tests.agent_env.cli.stage import Cli
 from tests.end_to_end.conftest import Product
 
 REASON = "wrong model"
@@ -34,7 +33,7 @@ async def ask(product: Product, who: Who, run_id: str) -> str:
         answer = await product.trainer.attach(run_id).cancel(REASON, by="ana")
         return f"{answer.state}, {answer.run.status}"
     if who is Who.COMMAND_LINE:
-        cli = Cli(product.state_dir)
+        cli = product.cli()
         said = await asyncio.to_thread(cli.run, "cancel", run_id, "--reason", REASON)
         assert said.code == 0, said.err
         return said.out

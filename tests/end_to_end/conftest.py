@@ -21,7 +21,9 @@ from agent_env.config import Settings
 from agent_env.embedded import EmbeddedServer, embedded_server
 from agent_env.runs import RunIndex
 from agent_env.trainer import Trainer
+from tests.agent_env.cli.stage import Cli
 from tests.end_to_end.agreement import disagreements
+from tests.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,8 +31,12 @@ ROOT = Path(__file__).parents[2]
 class Product:
     """One state folder with a server; workers come and go."""
 
-    def __init__(self, state_dir: Path, server: EmbeddedServer, trainer: Trainer) -> None:
+    def __init__(
+        self, state_dir: Path, server: EmbeddedServer, trainer: Trainer, database: str | None = None
+    ) -> None:
         self.state_dir = state_dir
+        self.database = database or Settings(state_dir=state_dir).database_url
+        """The URL of its run index."""
         self.server = server
         self.trainer = trainer
         self.index = trainer.index
@@ -45,6 +51,10 @@ class Product:
             yield process
         finally:
             process.end()
+
+    def cli(self, **environ: str) -> Cli:
+        """``episodes`` on this product."""
+        return Cli(self.state_dir, {"EPISODES_DATABASE": self.database, **environ})
 
     async def status(self, workflow_id: str) -> WorkflowExecutionStatus | None:
         handle = self.trainer.client.get_workflow_handle(workflow_id)
@@ -68,7 +78,7 @@ class WorkerProcess:
             env={
                 **os.environ,
                 "EPISODES_STATE_DIR": str(state_dir),
-                "EPISODES_DATABASE": Settings(state_dir=product.state_dir).database_url,
+                "EPISODES_DATABASE": product.database,
                 "EPISODES_HOST_LOST_AFTER_S": "3",
                 # Often, so that whatever a test does is done under its eyes.
                 "EPISODES_RECONCILE_EVERY_S": "1",
@@ -116,17 +126,41 @@ class WorkerProcess:
         self._reading.join(timeout=10)
 
 
+on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
+"""For a test that does something to the index's file."""
+on_both = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+"""For a test of what depends on the database."""
+
+
 @pytest.fixture
-async def product(tmp_path: Path) -> AsyncGenerator[Product]:
-    async with running_product(tmp_path) as product:
-        yield product
+async def product(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncGenerator[Product]:
+    with index_in(kind, request) as url:
+        async with running_product(tmp_path, url) as product:
+            yield product
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Product]:
+async def shared(
+    kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Product]:
     """One product for the tests of a file, which run in one event loop."""
-    async with running_product(tmp_path_factory.mktemp("state")) as product:
-        yield product
+    with index_in(kind, request) as url:
+        async with running_product(tmp_path_factory.mktemp("state"), url) as product:
+            yield product
+
+
+@contextmanager
+def index_in(kind: str, request: pytest.FixtureRequest) -> Generator[str | None]:
+    """The URL of an empty database of this kind; None of SQLite, which makes its own."""
+    if kind == "sqlite":
+        yield None
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_of_the_session")
+    server.start()  # a test may have killed it
+    with server.database() as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -137,15 +171,15 @@ def worker(shared: Product) -> Generator[WorkerProcess]:
 
 
 @asynccontextmanager
-async def running_product(state_dir: Path) -> AsyncGenerator[Product]:
+async def running_product(state_dir: Path, database: str | None = None) -> AsyncGenerator[Product]:
     """A product; at the end, its index and Temporal must agree on every run."""
-    settings = Settings(state_dir=state_dir)
+    settings = Settings(state_dir=state_dir, database=database)
     async with embedded_server(state_dir) as server:
         client = await connect_to(server.address)
         index = await asyncio.to_thread(RunIndex.open, settings.database_url)
         try:
             store = ArtifactStore(state_dir / "artifacts")
-            yield Product(state_dir, server, Trainer(client, index, store))
+            yield Product(state_dir, server, Trainer(client, index, store), settings.database_url)
             assert await disagreements(client, index) == []
         finally:
             index.close()

@@ -8,7 +8,6 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from agent_env.config import Settings
 from tests.agent_env.cli.stage import until
 from tests.end_to_end.conftest import ROOT, Product
 
@@ -30,7 +29,7 @@ def launched(
             env={
                 **os.environ,
                 "EPISODES_STATE_DIR": str(state_dir),
-                "EPISODES_DATABASE": Settings(state_dir=product.state_dir).database_url,
+                "EPISODES_DATABASE": product.database,
                 "EPISODES_HOST_LOST_AFTER_S": "3",
                 "TEMPORAL_ADDRESS": product.server.address,
                 **(env or {}),

@@ -8,7 +8,6 @@ import pytest
 from agent_env.errors import MAX_ERROR_CHARS
 from agent_env.runs.records import CancelState
 from agent_env.status import RunStatus, StepStatus
-from tests.agent_env.cli.stage import Cli
 from tests.end_to_end.conftest import Product, WorkerProcess, processes_with
 from tests.end_to_end.stage import box, command, play, python, sandbox_folders, spec
 
@@ -85,7 +84,7 @@ async def test_an_error_of_any_size_and_content_reaches_result_row_and_screen(
 ) -> None:
     """L5."""
     played = await play(shared, python("bad", function))
-    screen = Cli(shared.state_dir).run("show", played.row.run_id)
+    screen = shared.cli().run("show", played.row.run_id)
 
     step = played.steps["bad"]
     assert (played.result.status, played.row.status) == (RunStatus.FAILED, RunStatus.FAILED)
@@ -220,7 +219,7 @@ async def test_canceling_a_finished_or_an_unknown_run_says_so_with_its_own_exit_
 ) -> None:
     """C8."""
     played = await play(shared, box(), command("breaks", "exit 3"))
-    cli = Cli(shared.state_dir)
+    cli = shared.cli()
 
     finished = cli.run("cancel", played.row.run_id, "--reason", "late", "--json")
     unknown = cli.run("cancel", "nobody", "--json")

@@ -11,7 +11,6 @@ from pydantic import JsonValue
 from agent_env.results import StepReport
 from agent_env.runs import RunRecord
 from agent_env.status import RunStatus
-from tests.agent_env.cli.stage import Cli
 from tests.end_to_end.conftest import Product, processes_with
 from tests.end_to_end.launched import launched
 from tests.end_to_end.stage import box, command, spec
@@ -39,7 +38,7 @@ async def test_order_and_durations_of_steps_hold_on_a_host_whose_clock_is_ahead(
     check_times(row, reports, began, ended)
     nap = next(report for report in reports if report.step_id == "nap")
     assert 1 <= duration_s(nap.started_at, nap.finished_at) < 30
-    shown = Cli(product.state_dir).run("show", episode.run_id)
+    shown = product.cli().run("show", episode.run_id)
     assert "in 10 m" not in shown.out
 
 

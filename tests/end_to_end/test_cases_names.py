@@ -8,7 +8,6 @@ import pytest
 from agent_env import ids
 from agent_env.runs import RunFilter
 from agent_env.status import RunStatus
-from tests.agent_env.cli.stage import Cli
 from tests.end_to_end.conftest import Product
 from tests.end_to_end.stage import box, command, python, sandbox_folders, spec
 
@@ -24,7 +23,7 @@ async def test_any_name_of_a_run_a_task_and_a_step_is_kept_from_start_to_cancel(
     shared: Product, name: str
 ) -> None:
     """L11."""
-    cli = Cli(shared.state_dir)
+    cli = shared.cli()
     hangs = spec(
         box(id=f"{name[:-1]}1", sandbox_name=name),
         command(name, "echo $HOME > here; sleep 600", sandbox_name=name),
@@ -52,7 +51,7 @@ async def test_any_name_of_a_run_a_task_and_a_step_is_kept_from_start_to_cancel(
 @pytest.mark.parametrize("name", [*NAMES, LONGEST_GROUP])
 async def test_any_name_of_a_group_is_kept_from_start_to_cancel(shared: Product, name: str) -> None:
     """L11."""
-    cli = Cli(shared.state_dir)
+    cli = shared.cli()
     name = f"{name[:-1]}g"
     members = [ids.member_id(name, index) for index in range(2)]
     hangs = spec(box(), command("hang", "sleep 600"))
@@ -78,7 +77,7 @@ async def test_any_name_of_a_task_file_and_its_folder_can_be_played(
     folder.mkdir(parents=True)
     (folder / "it's $HOME.json").write_text(json.dumps([python("one", "returns_true", score=True)]))
 
-    said = Cli(shared.state_dir).run("run", str(folder / "it's $HOME.json"), "--json")
+    said = shared.cli().run("run", str(folder / "it's $HOME.json"), "--json")
 
     assert said.code == 0
     (run,) = shared.index.page(RunFilter(task_id="it's $HOME")).runs
@@ -102,7 +101,7 @@ async def test_a_mistake_in_a_task_file_is_refused_with_place_and_cure(
     path = tmp_path / "mistake.json"
     path.write_text(text)
 
-    said = Cli(shared.state_dir).run("run", str(path))
+    said = shared.cli().run("run", str(path))
 
     assert said.code == 2
     assert said.err.startswith(f"error: {path}: ")

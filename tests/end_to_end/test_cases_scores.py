@@ -8,7 +8,6 @@ from pydantic import JsonValue
 
 from agent_env.results import GroupResult
 from agent_env.status import RunStatus, StepStatus
-from tests.agent_env.cli.stage import Cli
 from tests.end_to_end.conftest import Product
 from tests.end_to_end.stage import box, command, play, python, spec
 
@@ -91,7 +90,7 @@ async def test_nothing_to_aggregate_is_unscored(shared: Product) -> None:
 async def test_a_group_of_unscored_members_has_no_mean_and_is_shown_so(shared: Product) -> None:
     """S3."""
     result = await play_group(shared, UNSCORED, size=3)
-    cli = Cli(shared.state_dir)
+    cli = shared.cli()
     shown, listed = cli.run("groups", "show", result.run_group_id), cli.run("groups", "list")
     as_json = cli.run("groups", "show", result.run_group_id, "--json").json
 
@@ -106,7 +105,7 @@ async def test_a_group_of_unscored_members_has_no_mean_and_is_shown_so(shared: P
 async def test_members_that_failed_without_a_score_enter_no_figure(shared: Product) -> None:
     """S4."""
     result = await play_group(shared, DIES_OR_SCORES, size=8)
-    as_json = Cli(shared.state_dir).run("groups", "show", result.run_group_id, "--json").json
+    as_json = shared.cli().run("groups", "show", result.run_group_id, "--json").json
 
     rewards = [3.0, 4.0, 5.0, 6.0, 7.0]
     figures = result.figures
@@ -132,7 +131,7 @@ async def test_a_group_of_one_has_a_mean_and_neither_std_nor_advantage(shared: P
 async def test_pass_at_more_draws_than_were_scored_is_none(shared: Product) -> None:
     """S6."""
     result = await play_group(shared, DIES_OR_SCORES, size=5)
-    as_json = Cli(shared.state_dir).run("groups", "show", result.run_group_id, "--json").json
+    as_json = shared.cli().run("groups", "show", result.run_group_id, "--json").json
 
     figures = result.figures
     assert (figures.n, figures.n_scored) == (5, 2)

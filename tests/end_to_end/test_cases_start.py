@@ -3,9 +3,8 @@
 import asyncio
 import gc
 import resource
-import sqlite3
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,12 @@ from agent_env.runs import RunFilter
 from agent_env.status import RunStatus
 from agent_env.trainer import Trainer
 from tests.agent_env.cli.stage import Cli
-from tests.end_to_end.conftest import Product, WorkerProcess
+from tests.end_to_end.conftest import Product, WorkerProcess, on_both
 from tests.end_to_end.stage import box, command, sandbox_folders, spec
+from tests.end_to_end.tampering import execute, other_password
 
-REFUSED_STARTS = 1000
-"""In all, in two halves that are compared."""
+REFUSED_STARTS = {"sqlite": 1000, "postgresql": 200}
+"""In all, in two halves that are compared; fewer where each takes longer."""
 AT_ONCE = 20
 
 PASSES = spec(box(), command("score", "echo 1", score_from="stdout"))
@@ -33,19 +33,14 @@ Trouble = Callable[[Product, WorkerProcess], AbstractContextManager[str]]
 """Keeps a worker from writing its index while entered; gives what is then said."""
 
 
-def database(product: Product) -> Path:
-    return product.state_dir / "episodes.sqlite"
-
-
 @contextmanager
 def no_table(product: Product, worker: WorkerProcess) -> Generator[str]:
     """Somebody renamed the index's table while the worker runs."""
-    with closing(sqlite3.connect(database(product), timeout=30)) as connection:
-        connection.execute("ALTER TABLE runs RENAME TO away")
-        try:
-            yield "no such table: runs"
-        finally:
-            connection.execute("ALTER TABLE away RENAME TO runs")
+    execute(product, "ALTER TABLE runs RENAME TO away")
+    try:
+        yield 'no such table: runs|relation "runs" does not exist'
+    finally:
+        execute(product, "ALTER TABLE away RENAME TO runs")
 
 
 @contextmanager
@@ -59,7 +54,22 @@ def no_space(product: Product, worker: WorkerProcess) -> Generator[str]:
         resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("trouble", [no_table, no_space])
+@contextmanager
+def wrong_password(product: Product, worker: WorkerProcess) -> Generator[str]:
+    """The password of the index's user is another one now."""
+    with other_password(product) as said:
+        yield said
+
+
+@pytest.mark.parametrize(
+    ("kind", "trouble"),
+    [
+        ("sqlite", no_table),
+        ("sqlite", no_space),
+        ("postgresql", no_table),
+        ("postgresql", wrong_password),
+    ],
+)
 async def test_a_start_that_the_index_refuses_raises_that_and_leaves_nothing(
     product: Product, trouble: Trouble
 ) -> None:
@@ -79,13 +89,18 @@ async def test_a_start_that_the_index_refuses_raises_that_and_leaves_nothing(
         assert (await again.result()).status is RunStatus.COMPLETED
 
 
-async def test_a_thousand_refused_starts_hold_nothing(product: Product) -> None:
+@pytest.mark.parametrize(
+    ("kind", "trouble"), [("sqlite", no_table), ("postgresql", wrong_password)]
+)
+async def test_a_thousand_refused_starts_hold_nothing(
+    product: Product, kind: str, trouble: Trouble
+) -> None:
     """L3."""
     with product.worker() as worker:
-        with no_table(product, worker):
-            await refused(product, REFUSED_STARTS // 2)
+        with trouble(product, worker):
+            await refused(product, REFUSED_STARTS[kind] // 2)
             before = held(worker)
-            await refused(product, REFUSED_STARTS // 2)
+            await refused(product, REFUSED_STARTS[kind] // 2)
             after = held(worker)
 
         await no_workflow_is_open(product)
@@ -146,6 +161,7 @@ async def test_an_index_that_is_a_folder_is_told_by_every_way_in(product: Produc
         assert "can't be opened" in said.json["error"]["message"]
 
 
+@on_both
 async def test_of_starts_of_one_id_at_once_one_is_the_episode(product: Product) -> None:
     """L4."""
     with product.worker():

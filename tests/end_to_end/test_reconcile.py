@@ -1,9 +1,7 @@
 """Workflows end with none of our code run; their rows and sandboxes end all the same."""
 
 import asyncio
-import contextlib
 import random
-import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,8 +15,7 @@ from agent_env import names
 from agent_env.errors import RunNotFoundError
 from agent_env.specs import EpisodeStart
 from agent_env.status import RunStatus, StepStatus
-from tests.agent_env.cli.stage import Cli
-from tests.end_to_end.conftest import Product, processes_with
+from tests.end_to_end.conftest import Product, on_both, processes_with
 from tests.end_to_end.outside import (
     NEVER,
     ONE,
@@ -31,6 +28,7 @@ from tests.end_to_end.outside import (
     terminate,
 )
 from tests.end_to_end.stage import box, command, sandbox_folders, spec
+from tests.end_to_end.tampering import execute
 
 
 async def delete(product: Product, workflow_id: str) -> None:
@@ -45,18 +43,17 @@ async def delete(product: Product, workflow_id: str) -> None:
 
 
 def drop_row(product: Product, run_id: str) -> None:
-    with contextlib.closing(sqlite3.connect(product.state_dir / "episodes.sqlite")) as database:
-        database.execute("PRAGMA foreign_keys = ON")
-        database.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
-        database.commit()
+    execute(product, "DELETE FROM runs WHERE run_id = :run_id", run_id=run_id)
 
 
 def make_live(product: Product, run_id: str) -> None:
     """Undo the end of a row."""
     lost = "error_type = NULL, error = NULL, reward = NULL, scores = '{}', finished_at = NULL"
-    with contextlib.closing(sqlite3.connect(product.state_dir / "episodes.sqlite")) as database:
-        database.execute(f"UPDATE runs SET status = 'RUNNING', {lost} WHERE run_id = ?", (run_id,))
-        database.commit()
+    execute(
+        product,
+        f"UPDATE runs SET status = 'RUNNING', {lost} WHERE run_id = :run_id",
+        run_id=run_id,
+    )
 
 
 def is_listed(product: Product, run_id: str) -> bool:
@@ -67,6 +64,7 @@ def is_listed(product: Product, run_id: str) -> bool:
     return True
 
 
+@on_both
 async def test_a_run_terminated_in_a_step_is_torn_down_and_ends_canceled(product: Product) -> None:
     """C10."""
     line = nap()
@@ -141,6 +139,7 @@ async def test_a_deleted_history_ends_the_run_failed(product: Product) -> None:
         assert sandbox_folders(product) == []
 
 
+@on_both
 async def test_a_row_deleted_while_its_run_is_open_is_listed_again_where_it_runs(
     product: Product, tmp_path: Path
 ) -> None:
@@ -208,7 +207,7 @@ async def test_an_end_that_the_index_has_lost_is_taken_from_the_workflow(product
 
 async def test_a_cancel_asked_while_no_server_ran_is_asked_again(product: Product) -> None:
     line = nap()
-    away = Cli(product.state_dir, {"TEMPORAL_ADDRESS": "127.0.0.1:9"})
+    away = product.cli(TEMPORAL_ADDRESS="127.0.0.1:9")
     with product.worker():
         episode = await started(product, line)
 
@@ -241,7 +240,7 @@ async def test_a_group_whose_cancel_was_asked_while_no_server_ran_is_canceled(
     product: Product,
 ) -> None:
     line = nap()
-    away = Cli(product.state_dir, {"TEMPORAL_ADDRESS": "127.0.0.1:9"})
+    away = product.cli(TEMPORAL_ADDRESS="127.0.0.1:9")
     with product.worker():
         group = await product.trainer.start_group(napping(line), size=4, max_parallel=1)
         await product.until(lambda: bool(processes_with(line)), within=SOON)

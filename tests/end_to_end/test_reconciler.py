@@ -30,7 +30,6 @@ from agent_env.reconciler import Reconciler
 from agent_env.runs import new_run
 from agent_env.specs import EpisodeStart
 from agent_env.status import RunStatus
-from tests.agent_env.cli.stage import Cli
 from tests.end_to_end.conftest import Product, processes_with
 from tests.end_to_end.outside import (
     NEVER,
@@ -47,7 +46,7 @@ from tests.end_to_end.stage import box, command, spec
 
 async def test_by_hand_it_checks_repairs_and_says_what_it_did(product: Product) -> None:
     line = nap()
-    cli = Cli(product.state_dir)
+    cli = product.cli()
     with product.worker(environ=NEVER):
         episode = await started(product, line)
         agreed = await asyncio.to_thread(cli.run, "reconcile", "--check", "--json")
@@ -76,7 +75,7 @@ async def test_by_hand_it_checks_repairs_and_says_what_it_did(product: Product) 
 
 
 async def test_without_a_worker_it_only_checks(product: Product) -> None:
-    cli = Cli(product.state_dir)
+    cli = product.cli()
 
     checked = await asyncio.to_thread(cli.run, "reconcile", "--check")
     said = await asyncio.to_thread(cli.run, "reconcile", "--json")

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from agent_env.status import RunStatus
-from tests.end_to_end.conftest import Product, processes_with
+from tests.end_to_end.conftest import Product, on_both, processes_with
 from tests.end_to_end.stage import box, command, spec
 from tests.end_to_end.who_dies import (
     LONG,
@@ -96,6 +96,7 @@ async def test_a_worker_that_leaves_for_good_hands_its_episodes_to_another_host(
     await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep, hosts=[other])
 
 
+@on_both
 async def test_a_worker_killed_for_good_loses_its_episodes_to_another_host(
     product: Product, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from agent_env.errors import IndexUnavailableError, RunNotFoundError
 from agent_env.status import RunStatus
-from tests.end_to_end.conftest import Product, processes_with, running_product
+from tests.end_to_end.conftest import Product, on_sqlite, processes_with, running_product
 from tests.end_to_end.stage import box, spec
 from tests.end_to_end.who_dies import (
     LONG,
@@ -113,6 +113,7 @@ def locked(path: Path) -> Generator[None]:
 
 
 @pytest.mark.timeout(240)
+@on_sqlite
 async def test_locked_for_longer_than_a_write_waits(product: Product, tmp_path: Path) -> None:
     with worker(product, max_episodes=1) as serving:
         played = Played(product, tmp_path)
@@ -123,6 +124,7 @@ async def test_locked_for_longer_than_a_write_waits(product: Product, tmp_path: 
         await played.ends()
 
 
+@on_sqlite
 async def test_moved_away_and_put_back(product: Product, tmp_path: Path) -> None:
     path, away = product.state_dir / DATABASE, tmp_path / "away.sqlite"
     with worker(product, max_episodes=1) as serving:
@@ -163,6 +165,7 @@ async def on_small_disk(small_disk: Path, tmp_path: Path) -> AsyncGenerator[Prod
         yield product
 
 
+@on_sqlite
 async def test_on_a_disk_that_is_full(
     on_small_disk: Product, small_disk: Path, tmp_path: Path
 ) -> None:

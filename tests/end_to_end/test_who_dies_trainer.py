@@ -23,6 +23,7 @@ def loop(product: Product, how: str, task: JsonValue) -> Process:
         env={
             "PYTHONPATH": str(ROOT),
             "EPISODES_STATE_DIR": str(product.state_dir),
+            "EPISODES_DATABASE": product.database,
             "TEMPORAL_ADDRESS": product.server.address,
         },
     )

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,9 @@ from pydantic import JsonValue
 from temporalio.api.enums.v1 import PendingActivityState
 
 from agent_env.status import RunStatus
-from tests.end_to_end.conftest import Product, processes_with
+from tests.end_to_end.conftest import Product, on_both, processes_with
 from tests.end_to_end.stage import box, command, sandbox_folders, spec
+from tests.end_to_end.tampering import locked
 from tests.end_to_end.who_dies import (
     LONG,
     MANY_FILES,
@@ -33,6 +33,7 @@ SCHEDULED = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
 STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
 
 
+@on_both
 async def test_killed_in_a_step_it_goes_on_there_and_what_had_ended_is_not_run_again(
     product: Product, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ async def test_killed_while_a_sandbox_is_destroyed_it_goes_on_with_that(
     await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep)
 
 
+@on_both
 @pytest.mark.parametrize("ends_in", [RUN_STEPS, FINISH])
 async def test_killed_between_teardown_and_the_row_it_writes_the_row_after_its_restart(
     product: Product, tmp_path: Path, ends_in: str
@@ -101,13 +103,10 @@ async def test_killed_between_teardown_and_the_row_it_writes_the_row_after_its_r
             )
         )
         await product.until(lambda: steps.times("nap") == 1, LONG)
-        with sqlite3.connect(product.state_dir / "episodes.sqlite") as other:
-            other.execute("BEGIN IMMEDIATE")
+        with locked(product):
             await product.until(lambda: not sandbox_folders(product), LONG)
             (ending,) = await pending(product, episode.run_id, ends_in)
             await asyncio.to_thread(first.kill)
-            other.rollback()
-        other.close()
     between = product.index.get(episode.run_id)
 
     with worker(product):

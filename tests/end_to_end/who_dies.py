@@ -17,7 +17,6 @@ from pydantic import JsonValue
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import WorkflowExecutionStatus
 
-from agent_env.config import Settings
 from agent_env.status import RunStatus
 from tests.end_to_end import ledger as _ledger
 from tests.end_to_end.conftest import Product, processes_with
@@ -147,7 +146,7 @@ def worker(
         *("-m", "agent_env.cli", "worker"),
         env={
             "EPISODES_STATE_DIR": str(state_dir or product.state_dir),
-            "EPISODES_DATABASE": Settings(state_dir=product.state_dir).database_url,
+            "EPISODES_DATABASE": product.database,
             "TEMPORAL_ADDRESS": product.server.address,
             **{f"EPISODES_{name.upper()}": f"{value:g}" for name, value in settings.items()},
         },

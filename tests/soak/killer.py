@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -15,6 +14,7 @@ from temporalio.service import RPCError
 from agent_env.errors import RunIndexError
 from agent_env.runs import RunFilter, RunIndex
 from agent_env.status import LIVE
+from tests.soak.indexes import Index
 from tests.soak.machines import Machine, Server
 
 REASON = "soak: terminated"
@@ -39,7 +39,7 @@ class Killer:
 
     Args:
         dice: Decides what is done and when, so that a seed tells it again.
-        database: The index's file.
+        index_database: Where the index is.
         host_lost_after_s: How long a host is away to be lost, in seconds.
     """
 
@@ -49,7 +49,7 @@ class Killer:
     trainer: Machine
     client: Client
     index: RunIndex
-    database: Path
+    index_database: Index
     host_lost_after_s: float
     done: Counter[str] = field(default_factory=Counter[str])
     """What it has done, and how often."""
@@ -101,14 +101,7 @@ class Killer:
         await server
 
     async def _take_index_away(self) -> None:
-        away = self.database.with_name("away.sqlite")
-        if away.exists():
-            return  # it is
-        self.database.rename(away)
-        try:
-            await asyncio.sleep(self.dice.uniform(*_INDEX_AWAY_S))
-        finally:
-            away.rename(self.database)
+        await self.index_database.away(self.dice, self.dice.uniform(*_INDEX_AWAY_S))
 
     async def _terminate_episode(self) -> None:
         live = await asyncio.to_thread(self._live)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent_env.cli._exit import INTERRUPTED
-from agent_env.config import Settings
 from agent_env.embedded import find_running
 from agent_env.errors import UnavailableError
 from tests.end_to_end.conftest import ROOT, Product
@@ -180,7 +179,7 @@ def host(product: Product, state_dir: Path, **settings: float) -> Machine:
     """A worker with a state folder of its own, on the product's index."""
     env = {
         "EPISODES_STATE_DIR": str(state_dir),
-        "EPISODES_DATABASE": Settings(state_dir=product.state_dir).database_url,
+        "EPISODES_DATABASE": product.database,
         "TEMPORAL_ADDRESS": product.server.address,
         **{f"EPISODES_{name.upper()}": f"{value:g}" for name, value in settings.items()},
     }
@@ -196,6 +195,7 @@ def trainer(product: Product, plan: Path, results: Path) -> Machine:
     env = {
         "PYTHONPATH": str(ROOT),
         "EPISODES_STATE_DIR": str(product.state_dir),
+        "EPISODES_DATABASE": product.database,
         "TEMPORAL_ADDRESS": product.server.address,
     }
     words = ("-m", "tests.soak.trainer", str(plan), str(results))

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from agent_env._connect import connect_to
 from agent_env.artifacts import ArtifactStore
-from agent_env.config import Settings
 from agent_env.embedded import embedded_server
 from agent_env.results import EpisodeResult
 from agent_env.runs import RunCursor, RunFilter, RunIndex, RunRecord
@@ -25,6 +24,7 @@ from tests.end_to_end.conftest import Product, processes_with
 from tests.end_to_end.who_dies import left_behind, until
 from tests.soak import ledger, machines, plan, verdict
 from tests.soak.canceling import cancel_in_time
+from tests.soak.indexes import index_of
 from tests.soak.killer import Killer
 from tests.soak.kinds import Steps
 from tests.soak.machines import Server
@@ -56,19 +56,23 @@ class Verdict:
     """For a person to read."""
 
 
-async def soaked(folder: Path, *, seed: int, size: Size) -> Verdict:
+async def soaked(folder: Path, *, seed: int, size: Size, kind: str) -> Verdict:
     """Play it, and judge.
 
     Args:
         folder: An empty one, for all that it makes; logs are left there.
         seed: Decides what is played, and what is killed in which order.
         size: How much.
+        kind: The database that the run index is kept in.
     """
     began_at, dice = time.monotonic(), random.Random(seed)
     orders = plan.planned(dice, size.episodes)
     steps = Steps(folder / "ledger", f"{secrets.randbelow(10**9):09d}")
     plan.write(folder / "plan.jsonl", orders, steps)
-    async with _product(folder / "one") as product, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        (folder / "one").mkdir()
+        index = stack.enter_context(index_of(kind, folder / "one"))
+        product = await stack.enter_async_context(_product(folder / "one", index.url))
         hosts = {
             path: machines.host(
                 *(product, path),
@@ -90,7 +94,7 @@ async def soaked(folder: Path, *, seed: int, size: Size) -> Verdict:
             trainer=trainer,
             client=product.trainer.client,
             index=product.index,
-            database=product.state_dir / "episodes.sqlite",
+            index_database=index,
             host_lost_after_s=_HOST_LOST_AFTER_S,
         )
         try:
@@ -120,13 +124,13 @@ async def soaked(folder: Path, *, seed: int, size: Size) -> Verdict:
 
 
 @asynccontextmanager
-async def _product(state_dir: Path) -> AsyncGenerator[Product]:
+async def _product(state_dir: Path, database: str) -> AsyncGenerator[Product]:
     async with embedded_server(state_dir) as server:
         client = await connect_to(server.address)
-        index = await asyncio.to_thread(RunIndex.open, Settings(state_dir=state_dir).database_url)
+        index = await asyncio.to_thread(RunIndex.open, database)
         try:
             store = ArtifactStore(state_dir / "artifacts")
-            yield Product(state_dir, server, Trainer(client, index, store))
+            yield Product(state_dir, server, Trainer(client, index, store), database)
         finally:
             index.close()
 
@@ -182,6 +186,7 @@ async def _disagreements(product: Product) -> list[str]:
         env={
             **os.environ,
             "EPISODES_STATE_DIR": str(product.state_dir),
+            "EPISODES_DATABASE": product.database,
             "TEMPORAL_ADDRESS": product.server.address,
         },
         capture_output=True,

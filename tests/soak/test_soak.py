@@ -1,4 +1,7 @@
-"""The long soak: ``make soak``; ``SEED`` repeats one, ``EPISODES`` sets its size."""
+"""The long soak: ``make soak``; ``SEED`` repeats one, ``EPISODES`` sets its size.
+
+The run index is in SQLite, or in PostgreSQL with ``DATABASE=postgresql``.
+"""
 
 import os
 import secrets
@@ -11,13 +14,13 @@ from tests.soak.play import Size, soaked
 
 
 async def test_a_long_soak_leaves_everything_ended_agreed_and_clean(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = int(os.environ.get("SEED") or secrets.randbelow(10**6))
     episodes = int(os.environ.get("EPISODES") or 500)
 
     verdict = await soaked(
-        tmp_path, seed=seed, size=Size(episodes, pause_s=(0.5, 6.0), killing_s=600)
+        tmp_path, seed=seed, size=Size(episodes, pause_s=(0.5, 6.0), killing_s=600), kind=kind
     )
 
     with capsys.disabled():

@@ -1,25 +1,23 @@
 """A run index in a database of its own, and short ways to say what goes into it."""
 
-import os
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import make_url
 
 from agent_env.outcome import Outcome
 from agent_env.results import StepReport
 from agent_env.runs import Finished, GroupRecord, NewRun, RunIndex, RunRecord
 from agent_env.runs._database import Database
-from agent_env.runs.schema import prepare
-from agent_env.runs.tables import metadata
+from agent_env.runs.schema import upgrade
 from agent_env.scores import GroupFigures
 from agent_env.status import RunStatus, StepStatus
+from tests.postgres import PostgresServer
 
 T0 = datetime(2026, 1, 31, 9, 30, 5, 123456, tzinfo=UTC)
-POSTGRES = os.environ.get("EPISODES_TEST_POSTGRES")
 
 
 def seconds(count: float) -> timedelta:
@@ -96,18 +94,57 @@ def new_members(run_group_id: str = "grp", size: int = 3, **changes: Any) -> lis
     ]
 
 
-@pytest.fixture(params=["sqlite", *(["postgresql"] if POSTGRES else [])])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of a database where nobody has opened an index yet; PostgreSQL's only looks like that."""
-    return f"sqlite:///{tmp_path}/index.sqlite" if request.param == "sqlite" else str(POSTGRES)
+@pytest.fixture(params=["sqlite", "postgresql"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each database that an index can be kept in."""
+    return request.param
 
 
 @pytest.fixture
-def database(url: str) -> Generator[Database]:
+def url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
+    """Of a database where nobody has opened an index yet."""
+    if kind == "sqlite":
+        yield f"sqlite:///{tmp_path}/index.sqlite"
+    else:
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        with postgres.database() as url:
+            yield url
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty index to be copied: that is faster than to migrate."""
+    path = tmp_path_factory.mktemp("migrated") / "index.sqlite"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_of_the_session: PostgresServer) -> Generator[str]:
+    """The name of an empty index to be copied."""
+    with postgres_of_the_session.database() as url:
+        upgrade(url)
+        yield str(make_url(url).database)
+
+
+@pytest.fixture
+def migrated_url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
+    """Of an index that holds nothing."""
+    if kind == "sqlite":
+        path = tmp_path / "migrated.sqlite"
+        path.write_bytes(request.getfixturevalue("migrated_file").read_bytes())
+        yield f"sqlite:///{path}"
+    else:
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        template: str = request.getfixturevalue("migrated_template")
+        with postgres.database(template=template) as url:
+            yield url
+
+
+@pytest.fixture
+def database(migrated_url: str) -> Generator[Database]:
     """With empty tables. Every connection must have come back at the end."""
-    found = Database(url)
-    prepare(found, migrate=True)
-    found.write(_empty)
+    found = Database(migrated_url)
     yield found
     assert found.checked_out == 0
     found.close()
@@ -116,8 +153,3 @@ def database(url: str) -> Generator[Database]:
 @pytest.fixture
 def index(database: Database) -> RunIndex:
     return RunIndex(database)
-
-
-def _empty(connection: Connection) -> None:
-    for table in reversed(metadata.sorted_tables):
-        connection.execute(table.delete())

@@ -29,7 +29,12 @@ def test_inserts_name_what_they_do_on_conflict(dialect: str) -> None:
     ("dialect", "mean", "std", "tags"),
     [
         ("sqlite", "agent_env_mean(runs.reward)", "agent_env_std(runs.reward)", "json_each(runs"),
-        ("postgresql", "avg(runs.reward)", "stddev_samp(runs.reward)", "json_each_text(CAST"),
+        (
+            "postgresql",
+            "avg(CAST(CAST(runs.reward AS TEXT) AS NUMERIC))",
+            "var_samp(CAST(CAST(runs.reward AS TEXT) AS NUMERIC))",
+            "json_each_text(CAST",
+        ),
     ],
 )
 def test_each_database_computes_in_its_own_words(

@@ -158,8 +158,10 @@ def test_a_run_that_begins_again_elsewhere_keeps_its_first_start(index: RunIndex
     assert (row.host, row.epoch, row.started_at) == ("there", 2, T0)
 
 
-def test_threads_that_open_at_once_never_exceed_the_room(index: RunIndex, url: str) -> None:
-    other = RunIndex.open(url)
+def test_threads_that_open_at_once_never_exceed_the_room(
+    index: RunIndex, migrated_url: str
+) -> None:
+    other = RunIndex.open(migrated_url)
 
     def open_one(number: int) -> RunStatus:
         one = (index, other)[number % 2]

@@ -18,8 +18,8 @@ LIVE = (RunStatus.QUEUED, RunStatus.RUNNING)
 
 
 @pytest.fixture(autouse=True)
-def only_sqlite(url: str) -> None:
-    if not url.startswith("sqlite"):
+def only_sqlite(kind: str) -> None:
+    if kind != "sqlite":
         pytest.skip("needs-sqlite")
 
 

@@ -9,20 +9,21 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, MetaData, select, text
 
 from agent_env.errors import ConfigError, IndexUnavailableError
 from agent_env.runs import RunIndex, schema
 from agent_env.runs._database import Database
 from agent_env.runs.tables import metadata
+from agent_env.status import RunStatus
 from tests.agent_env.runs.conftest import T0, new_run, opened
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/index.sqlite"
+def empty(url: str) -> str:
+    return url
 
 
 def set_revision(url: str, revision: str) -> None:
@@ -59,22 +60,87 @@ def test_of_those_that_open_an_empty_database_at_once_one_migrates(empty: str) -
     assert {upgrade.after for upgrade in upgrades} == {schema.HEAD}
 
 
-def test_an_index_of_the_first_schema_is_migrated_with_its_runs(empty: str) -> None:
-    index = RunIndex.open(empty)
-    row = opened(index)
-    index.close()
+def fill(connection: Connection) -> None:
+    """A row in each table, in all columns that the table has, as the first schema could hold it."""
+    values = {"BOOLEAN": False, "INTEGER": 7, "FLOAT": 0.5, "DOUBLE PRECISION": 0.5, "TEXT": "[]"}
+    for table in reflected(connection).sorted_tables:
+        if table.name == "alembic_version":
+            continue
+        row: dict[str, object] = {
+            column.name: values.get(str(column.type), T0) for column in table.columns
+        }
+        row |= {name: f"{name} of old" for name in row if name.endswith("_id")}
+        row |= {name: "{}" for name in ("scores", "seed", "tags") if name in row}
+        if "status" in row:
+            row["status"] = RunStatus.FAILED
+        connection.execute(table.insert(), row)
+
+
+def content(connection: Connection) -> dict[str, list[dict[str, object]]]:
+    """All that is in the database, by table."""
+    return {
+        table.name: [dict(row) for row in connection.execute(select(table)).mappings()]
+        for table in reflected(connection).sorted_tables
+        if table.name != "alembic_version"
+    }
+
+
+def reflected(connection: Connection) -> MetaData:
+    found = MetaData()
+    found.reflect(connection)
+    return found
+
+
+def test_every_migration_goes_up_on_a_filled_database(empty: str) -> None:
+    revisions = [each.revision for each in ScriptDirectory(str(MIGRATIONS)).walk_revisions()]
+    first, *later = reversed(revisions)
     database = Database(empty)
-    database.write(lambda connection: connection.execute(text("DROP INDEX ix_runs_still_up")))
-    database.write(lambda connection: connection.execute(text("DROP TABLE turn_texts")))
+    database.write(schema.migrate_to, first)
+    database.write(fill)
+    before = database.read(content)
+
+    for revision in later:
+        database.write(schema.migrate_to, revision)
+
+        after = database.read(content)
+        for name, rows in before.items():
+            # What was there is there and the same; a migration may add.
+            assert [row | old for old, row in zip(rows, after[name], strict=True)] == after[name]
     database.close()
-    set_revision(empty, "0001")
-
     index = RunIndex.open(empty)
-
-    assert index.get("run-1") == row
-    assert index.still_up() == ()
-    index.close()
     assert schema.upgrade(empty) == (schema.HEAD, schema.HEAD)
+    assert set(before) == {"runs", "steps", "messages", "run_groups"}
+    assert index.get("run_id of old").task_id == "task_id of old"
+    assert [step.step_id for step in index.steps("run_id of old")] == ["step_id of old"]
+    assert index.group("run_group_id of old").figures.failed == 1
+    index.close()
+
+
+def test_only_sqlite_is_migrated_by_whoever_opens_it(empty: str) -> None:
+    database = Database(empty)
+    database.write(schema.migrate_to, "0001")
+    database.close()
+    by_itself = not empty.startswith("postgresql")
+
+    if by_itself:
+        RunIndex.open(empty).close()
+    else:
+        with pytest.raises(ConfigError, match=r"has schema 0001.*run `episodes db upgrade`"):
+            RunIndex.open(empty)
+
+    assert schema.upgrade(empty).changed is not by_itself
+
+
+def test_a_database_that_holds_something_else_is_not_made_an_index_of(empty: str) -> None:
+    database = Database(empty)
+    database.write(lambda connection: connection.execute(text("CREATE TABLE bills (x int)")))
+    database.close()
+
+    if empty.startswith("postgresql"):
+        with pytest.raises(ConfigError, match="holds no run index; run `episodes db upgrade` to"):
+            RunIndex.open(empty)
+    assert schema.upgrade(empty) == (None, schema.HEAD)
+    RunIndex.open(empty).close()
 
 
 def test_upgrading_says_what_it_did(empty: str) -> None:
@@ -113,22 +179,19 @@ def test_a_schema_newer_than_the_code_is_refused(empty: str, migrate: bool | Non
 
 
 def test_an_older_schema_that_may_not_be_migrated_names_the_command(empty: str) -> None:
-    with pytest.raises(ConfigError, match=r"has schema none, .* 0003; run `episodes db upgrade`"):
+    with pytest.raises(ConfigError, match=r"holds no run index; run `episodes db upgrade`"):
         RunIndex.open(empty, migrate=False)
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(empty: str) -> None:
     database = Database(empty)
     # The last of the migration's tables: those before it must not stay.
-    database.write(lambda connection: connection.execute(text("CREATE TABLE run_groups (x)")))
+    database.write(lambda connection: connection.execute(text("CREATE TABLE run_groups (x int)")))
 
-    with pytest.raises(IndexUnavailableError, match="run_groups"):
+    with pytest.raises(IndexUnavailableError, match=r"run_groups|other tables of the same names"):
         schema.upgrade(empty)
 
-    tables = text("SELECT name FROM sqlite_master WHERE type = 'table'")
-    assert database.read(lambda connection: list(connection.execute(tables).scalars())) == [
-        "run_groups"
-    ]
+    assert [*database.read(content)] == ["run_groups"]
     database.close()
 
 
