@@ -30,6 +30,7 @@ class Segments:
         self._over: dict[int, asyncio.Event] = {}
         self._early: dict[str, list[Interrupt]] = {}
         self._next = 0
+        self._stopped: dict[str, asyncio.Event] = {}
 
     def __len__(self) -> int:
         return len(self._running)
@@ -41,7 +42,8 @@ class Segments:
         """Register a segment while it runs; the event is set when it is interrupted."""
         stop = asyncio.Event()
         steps = frozenset(step_ids)
-        if any(_hits(interrupt, epoch, steps) for interrupt in self._early.get(run_id, ())):
+        early = self._early.get(run_id, ())
+        if run_id in self._stopped or any(_hits(order, epoch, steps) for order in early):
             stop.set()
         key, self._next = self._next, self._next + 1
         self._running[key] = (run_id, epoch, steps, stop)
@@ -66,13 +68,32 @@ class Segments:
     def interrupt(self, order: Interrupt) -> None:
         """Stop matching segments, also one that has not arrived yet."""
         self._early.setdefault(order.run_id, []).append(order)
+        if order.run_id in self._stopped:
+            self._stopped[order.run_id].set()
         for run_id, epoch, steps, stop in self._running.values():
             if run_id == order.run_id and _hits(order, epoch, steps):
                 stop.set()
 
+    def stop_ahead(self, run_id: str) -> None:
+        """Stop all segments of a run whose cancel is on its way, also those that are to come."""
+        self._stopped.setdefault(run_id, asyncio.Event())
+        for running, _, _, stop in self._running.values():
+            if running == run_id:
+                stop.set()
+
+    async def cancel_heard(self, run_id: str) -> None:
+        """Wait, if the run was stopped ahead, until its workflow has heard why.
+
+        One that learned of stopped steps before would take them for failed.
+        """
+        if run_id in self._stopped:
+            await self._stopped[run_id].wait()
+
     def forget(self, run_id: str) -> None:
         """The run has ended: stop whatever of it still runs, keep nothing."""
         self._early.pop(run_id, None)
+        if stopped := self._stopped.pop(run_id, None):
+            stopped.set()
         for running, _, _, stop in self._running.values():
             if running == run_id:
                 stop.set()

@@ -57,7 +57,7 @@ def build_activities(
 ) -> ActivityTable:
     """Every activity, with its collaborators."""
     records = RecordActivities(index, host=host, max_episodes=max_episodes, policy=policy, now=now)
-    groups = GroupActivities(index, now=now)
+    groups = GroupActivities(client, index, room=max_episodes, now=now)
     successes = Successes(index, providers, runner, host=host, now=now)
     steps = StepActivities(runner, segments, index, successes=successes, host=host)
     turns = TurnActivities(turn_runner, segments, host=host)
@@ -66,7 +66,7 @@ def build_activities(
         client, index, every=reconcile_every, host_lost_after=policy.host_lost_after, now=now
     )
     return ActivityTable(
-        local=[records.open, groups.open],
+        local=[records.open, groups.open, groups.list_member, groups.state],
         eager=[
             records.queue,
             steps.run_steps,
@@ -78,12 +78,21 @@ def build_activities(
         host=[
             steps.run_steps,
             steps.interrupt,
+            steps.interrupt_group,
             turns.begin_turn,
             turns.play_turn,
             finish.finish,
             finish.repair,
         ],
-        control=[finish.finish, finish.repair, groups.cancel, groups.members],
+        control=[
+            finish.finish,
+            finish.repair,
+            groups.ask,
+            groups.cancel,
+            groups.cancel_runs,
+            groups.await_members,
+            groups.members,
+        ],
         reconcile=[reconcile.reconcile],
         segments=segments,
     )

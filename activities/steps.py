@@ -10,7 +10,7 @@ from activities._successes import Successes
 from activities._translate import refuse_elsewhere, translating, worker_stops
 from agent_env import names
 from agent_env.runs import RunIndex
-from agent_env.specs import Interrupt, RunSteps, StepProgress, StepsDone
+from agent_env.specs import CancelMembers, Interrupt, RunSteps, StepProgress, StepsDone
 from agent_env.steps.runner import SegmentRunner
 
 
@@ -50,7 +50,10 @@ class StepActivities:
             async with Progress(order, self._index, lambda: len(self._segments)) as progress:
                 running = asyncio.create_task(self._run(order, earlier, progress, interrupted))
                 try:
-                    return await asyncio.shield(running)
+                    done = await asyncio.shield(running)
+                    if done.outcome is None:
+                        await self._segments.cancel_heard(order.run_id)
+                    return done
                 except asyncio.CancelledError:
                     details = activity.cancellation_details()
                     if details is not None and details.cancel_requested:
@@ -82,6 +85,15 @@ class StepActivities:
     async def interrupt(self, order: Interrupt) -> None:
         """Stop segments at once: a heartbeat would tell them only seconds later."""
         self._segments.interrupt(order)
+
+    @activity.defn(name=names.INTERRUPT_GROUP)
+    async def interrupt_group(self, order: CancelMembers) -> None:
+        """Stop all that runs here of a group that is being canceled: its cancels take longer."""
+        with translating():
+            members = await asyncio.to_thread(self._index.running_members, order.run_group_id)
+        for run_id, host in members.items():
+            if host == self._host:
+                self._segments.stop_ahead(run_id)
 
 
 def _earlier(info: activity.Info) -> StepProgress | None:

@@ -55,4 +55,5 @@ class TurnActivities:
                     stop.cancel()
                     running.cancel()
                     await asyncio.wait([running])
+                await self._segments.cancel_heard(order.run_id)
                 return Recorded(messages=order.seq, is_cut=True)

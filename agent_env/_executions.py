@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
@@ -19,7 +19,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from agent_env import names
 from agent_env.disagreements import Closed, Opened, OpenWorkflow
 from agent_env.results import EpisodeResult
-from agent_env.specs import EpisodeStart
+from agent_env.specs import EpisodeStart, GroupStart
+
+_Start = TypeVar("_Start", EpisodeStart, GroupStart)
 
 PAGE = 1000
 """Workflows of one listing call."""
@@ -112,20 +114,33 @@ async def closed(client: Client, workflow_id: str, execution: Execution | None) 
 
 async def started_with(client: Client, workflow_id: str, run_id: str | None) -> EpisodeStart | None:
     """The argument of an episode, from its history. None if there is none that can be read."""
+    return await _argument(client, workflow_id, run_id, EpisodeStart)
+
+
+async def group_started_with(client: Client, workflow_id: str) -> GroupStart | None:
+    """The argument of a group, from its history. None if there is none that can be read."""
+    return await _argument(client, workflow_id, None, GroupStart)
+
+
+async def _argument(
+    client: Client, workflow_id: str, run_id: str | None, type: type[_Start]
+) -> _Start | None:
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     try:
         async for event in handle.fetch_history_events(page_size=1):
             given = event.workflow_execution_started_event_attributes.input.payloads
-            return await _decoded(client, given)
+            return await _decoded(client, given, type)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
     return None
 
 
-async def _decoded(client: Client, payloads: Sequence[Payload]) -> EpisodeStart | None:
+async def _decoded(
+    client: Client, payloads: Sequence[Payload], type: type[_Start]
+) -> _Start | None:
     try:
-        (start,) = await client.data_converter.decode(payloads, [EpisodeStart])
+        (start,) = await client.data_converter.decode(payloads, [type])
     except (ValueError, TypeError, RuntimeError):
         return None  # started by hand, with something else
     return start

@@ -62,6 +62,8 @@ class Standing(StrEnum):
     """A member that its open group has not started."""
     STRANDED = "stranded"
     """A member that was not started, of a group that is not open."""
+    ORPHANED = "orphaned"
+    """A member whose workflow is open, of a group that is not."""
     SUSPECT = "suspect"
     """It should have an open workflow, and none is listed."""
 
@@ -71,7 +73,11 @@ def standing(row: LiveRun, opened: Opened, now: datetime) -> Standing:
     if row.run_id in opened.episodes:
         asked_at = row.cancel_requested_at
         is_asked = asked_at is not None and not is_fresh(asked_at, now)
-        return Standing.UNHEARD if is_asked else Standing.AGREES
+        if is_asked:
+            return Standing.UNHEARD
+        is_member = row.run_group_id is not None and row.member_index is not None
+        is_alone = is_member and row.run_group_id not in opened.groups
+        return Standing.ORPHANED if is_alone else Standing.AGREES
     if is_fresh(row.created_at, now):
         return Standing.AGREES
     if row.status is RunStatus.QUEUED and is_unstarted_member(row):

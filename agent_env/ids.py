@@ -36,6 +36,11 @@ def member_id(run_group_id: str, index: int) -> str:
     return f"{run_group_id}-{index:04d}"
 
 
+def rerun_id(run_group_id: str, index: int, times: int) -> str:
+    """The run id of a member that was replaced so many times: ``<group>-<index>-r<times>``."""
+    return f"{member_id(run_group_id, index)}-r{times}"
+
+
 def host_id(node: str, random_bits: int) -> str:
     """For example ``myhost-k3f9q2``, of a machine's name; what a name can't keep is left out."""
     name = re.sub("[^a-z0-9]+", "-", node.partition(".")[0].lower()).strip("-")

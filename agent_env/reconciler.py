@@ -41,6 +41,7 @@ from agent_env.task import sandbox_types
 _PAGE = 500
 _AT_ONCE = 16
 """Most questions to Temporal at one time."""
+_DOUBTFUL = (Standing.SUSPECT, Standing.UNHEARD, Standing.ORPHANED)
 _LISTED_WITHIN_S = 10.0
 """How long an episode may take to say where it is, in seconds."""
 
@@ -98,7 +99,7 @@ class Reconciler:
             for row in rows:
                 how = standing(row, opened, self._now())
                 tally.add(row, how, self._now())
-                if how in (Standing.SUSPECT, Standing.UNHEARD) and row.run_id not in ignore:
+                if how in _DOUBTFUL and row.run_id not in ignore:
                     doubtful.append(row)
         questions = [partial(self._examined, row) for row in doubtful]
         questions += [
@@ -163,7 +164,7 @@ class Reconciler:
         """Look closely at a row that may disagree: a listing may lag, a description does not."""
         latest = await described(self._client, row.run_id)
         if latest is not None and latest.is_open:
-            return self._unheard(row, latest)
+            return self._unheard(row, latest) or await self._orphaned(row, latest)
         its = latest
         if latest is not None and row.workflow_run_id not in (None, latest.run_id):
             its = await described(self._client, row.run_id, row.workflow_run_id)
@@ -191,6 +192,16 @@ class Reconciler:
         if row.cancel_requested_at is None or latest.is_cancel_requested:
             return None
         return _unheard(row.run_id, row.cancel_requested_reason or "", latest)
+
+    async def _orphaned(self, row: LiveRun, latest: Execution) -> Disagreement | None:
+        """A member that goes on while its group was ended from outside: nobody waits for it."""
+        if row.run_group_id is None or row.member_index is None or latest.is_cancel_requested:
+            return None
+        group = await described(self._client, row.run_group_id)
+        if group is None or group.closed_at is None or self._is_fresh(group.closed_at):
+            return None  # none was ever there to wait for it, or the listing lags
+        reason = why_never_started(await closed(self._client, row.run_group_id, group))
+        return _unheard(row.run_id, reason, latest)
 
     async def _unheard_group(self, group: str, reason: str) -> Disagreement | None:
         latest = await described(self._client, group)

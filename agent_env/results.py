@@ -122,6 +122,9 @@ class GroupResult(WireModel):
     task_id: str
     members: tuple[EpisodeResult, ...]
     figures: GroupFigures
+    left_out: int = 0
+    """How many members the workflow's own result is without: the engine takes 2 MiB, the index has
+    them all."""
 
     @property
     def mean(self) -> float | None:

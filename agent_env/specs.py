@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pydantic import Field, JsonValue
 
 from agent_env._model import WireModel
+from agent_env.group_specs import GroupProgress
 from agent_env.outcome import Outcome
 from agent_env.plan import Segment
 from agent_env.results import EpisodeResult, SandboxRef, StepReport
@@ -102,6 +103,12 @@ class GroupStart(WireModel):
     """Most members that run at once. None means no limit but the hosts' room."""
     deadline: timedelta | None = None
     """Each member's deadline."""
+    group_deadline: timedelta | None = None
+    """Longest time from the start to the end of the last member."""
+    min_scored: int | None = None
+    """When so many members have a reward, the others are canceled. None means all are played."""
+    progress: GroupProgress | None = None
+    """Of earlier executions of this group. None for the first."""
 
 
 class OpenRun(WireModel):

@@ -5,39 +5,23 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from temporalio.client import (
     Client,
-    WorkflowExecutionStatus,
-    WorkflowFailureError,
-    WorkflowHandle,
-    WorkflowUpdateFailedError,
 )
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import (
-    ApplicationError,
-    TerminatedError,
-    WorkflowAlreadyStartedError,
-)
-from temporalio.service import RPCError, RPCStatusCode
 
 from agent_env import ids, names
 from agent_env._connect import connect, open_index, settled
+from agent_env._start import Starter
 from agent_env.artifacts import ArtifactStore
 from agent_env.config import Settings, load_settings
 from agent_env.episode import Episode, EpisodeSpec
 from agent_env.errors import (
-    ConflictError,
-    IndexUnavailableError,
     InvalidSpecError,
-    RunNotFoundError,
-    UnavailableError,
-    error_of,
 )
 from agent_env.group import RolloutGroup
 from agent_env.results import EpisodeResult, GroupResult
@@ -46,8 +30,6 @@ from agent_env.specs import EpisodeStart, GroupStart, Placement
 from agent_env.task import Task
 
 MAX_MEMBERS = 10_000
-_ROW_PAUSES_S = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
-"""How a row that is about to be written is waited for, in seconds."""
 
 _current: ContextVar[Trainer] = ContextVar("trainer")
 
@@ -73,6 +55,7 @@ class Trainer:
         self.client = client
         self.index = index
         self._store = store
+        self._starter = Starter(client, index)
 
     @classmethod
     @asynccontextmanager
@@ -138,10 +121,10 @@ class Trainer:
             run_group_id=run_group_id,
             deadline=spec.deadline,
         )
-        handle = await self._begun(names.EPISODE, run_id, start, EpisodeResult)
+        handle = await self._starter.begun(names.EPISODE, run_id, start, EpisodeResult)
         # Reading the row is cheaper than asking the workflow, but can't say why there is none.
-        if not await self._has_row(run_id, handle.first_execution_run_id):
-            await self._listed(handle, Placement)
+        if not await self._starter.has_row(run_id, handle.first_execution_run_id):
+            await self._starter.listed(handle, Placement)
         return self.attach(run_id)
 
     async def start_group(
@@ -150,6 +133,9 @@ class Trainer:
         *,
         size: int | None = None,
         seeds: Sequence[Mapping[str, str]] | None = None,
+        surplus: int = 0,
+        min_scored: int | None = None,
+        deadline: timedelta | None = None,
         max_parallel: int | None = None,
         run_group_id: str | None = None,
     ) -> RolloutGroup:
@@ -160,6 +146,12 @@ class Trainer:
             size: How many, 1 to 10,000. Each member's seed is the spec's with ``seed`` counted up
                 from the spec's own ``seed``, or from 0.
             seeds: In place of ``size``: one seed a member, laid over the spec's.
+            surplus: How many more than ``size`` to start: the group is complete when ``size`` have
+                a reward.
+            min_scored: When so many have a reward, the others are canceled with the reason "group
+                complete". None means all are played; with a surplus, ``size``.
+            deadline: Longest time until the last member has its outcome; who has none then is
+                canceled. ``spec.deadline`` is each member's own.
             max_parallel: Most members that run at once; None means as many as the hosts take.
             run_group_id: Its id; None makes one.
 
@@ -180,16 +172,27 @@ class Trainer:
             )
         if max_parallel is not None and max_parallel < 1:
             raise InvalidSpecError.of("max_parallel", f"is at least 1, not {max_parallel}")
+        if deadline is not None and deadline <= timedelta(0):
+            raise InvalidSpecError.of("deadline", f"is longer than nothing, not {deadline}")
+        member_seeds = _member_seeds(spec.seed, size, seeds, surplus)
+        if surplus and min_scored is None:
+            min_scored = size
+        if min_scored is not None and not 1 <= min_scored <= len(member_seeds):
+            raise InvalidSpecError.of(
+                "min_scored", f"is 1 to {len(member_seeds)} here, not {min_scored}"
+            )
         start = GroupStart(
             run_group_id=run_group_id,
             task=await asyncio.to_thread(self.published, spec.task),
-            seeds=_member_seeds(spec.seed, size, seeds),
+            seeds=member_seeds,
+            group_deadline=deadline,
+            min_scored=min_scored,
             tags=spec.tags,
             max_parallel=max_parallel,
             deadline=spec.deadline,
         )
-        handle = await self._begun(names.ROLLOUT_GROUP, run_group_id, start, GroupResult)
-        await self._listed(handle, int)
+        handle = await self._starter.begun(names.ROLLOUT_GROUP, run_group_id, start, GroupResult)
+        await self._starter.listed(handle, int)
         return self.attach_group(run_group_id)
 
     def attach(self, run_id: str) -> Episode:
@@ -200,7 +203,7 @@ class Trainer:
     def attach_group(self, run_group_id: str) -> RolloutGroup:
         """A group by its id, from any process; also one that only single episodes name."""
         handle = self.client.get_workflow_handle(run_group_id, result_type=GroupResult)
-        return RolloutGroup(run_group_id, handle, self.index, self.attach)
+        return RolloutGroup(run_group_id, handle, self.index, self.client, self.attach)
 
     def published(self, task: Task) -> Task:
         """The task with each artifact's folder in the store."""
@@ -217,116 +220,6 @@ class Trainer:
                 ) from None
         return task.model_copy(update={"artifacts": stored})
 
-    async def _begun(
-        self,
-        workflow: str,
-        workflow_id: str,
-        start: EpisodeStart | GroupStart,
-        result: type,
-        *,
-        reuse: WorkflowIDReusePolicy = WorkflowIDReusePolicy.REJECT_DUPLICATE,
-    ) -> WorkflowHandle[Any, Any]:
-        """Start a workflow, unless its id is taken by one that was ever listed."""
-        try:
-            return await self.client.start_workflow(
-                workflow,
-                start,
-                id=workflow_id,
-                task_queue=names.TASK_QUEUE,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                id_reuse_policy=reuse,
-                result_type=result,
-                request_eager_start=True,
-            )
-        except WorkflowAlreadyStartedError:
-            if reuse is WorkflowIDReusePolicy.REJECT_DUPLICATE and await self._was_never_listed(
-                workflow_id
-            ):
-                again = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-                return await self._begun(workflow, workflow_id, start, result, reuse=again)
-            raise await self._conflict(workflow_id) from None
-        except RPCError as error:
-            raise UnavailableError(
-                f"Temporal did not take {workflow_id!r}: {error.message}; try again"
-            ) from error
-
-    async def _has_row(self, run_id: str, workflow_run_id: str | None) -> bool:
-        """Whether the row of this workflow appears soon. False says nothing: ask the workflow."""
-        for pause_s in _ROW_PAUSES_S:
-            await asyncio.sleep(pause_s)
-            try:
-                row = await asyncio.to_thread(self.index.get, run_id)
-            except RunNotFoundError:
-                continue
-            except IndexUnavailableError:
-                return False
-            return row.workflow_run_id == workflow_run_id
-        return False
-
-    async def _listed(self, handle: WorkflowHandle[Any, Any], answer: type) -> None:
-        """Wait until the workflow has listed what it stands for, or hear why it can't."""
-        try:
-            await handle.execute_update(names.LISTED, result_type=answer)
-        except WorkflowUpdateFailedError as failure:
-            raise _refusal(failure.cause) from None
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise UnavailableError(
-                    f"Temporal does not say whether {handle.id!r} was listed: {error.message}; "
-                    "attach to it, or try again with its id"
-                ) from error
-            await self._refused_already(handle)
-
-    async def _refused_already(self, handle: WorkflowHandle[Any, Any]) -> None:
-        """The workflow has closed: raise what kept it from being listed, if anything did."""
-        try:
-            await handle.result()
-        except WorkflowFailureError as failure:
-            if isinstance(failure.cause, ApplicationError) and not failure.cause.details:
-                raise _refusal(failure.cause) from None
-            if isinstance(failure.cause, TerminatedError) and not await self._is_listed(handle.id):
-                raise UnavailableError(
-                    f"{handle.id!r} was terminated in Temporal before a worker could list it: "
-                    f"{failure.cause.message}; start it again under another id"
-                ) from None
-
-    async def _is_listed(self, workflow_id: str) -> bool:
-        """Whether there is a run or a group of this id."""
-        with suppress(RunNotFoundError):
-            await asyncio.to_thread(self.index.get, workflow_id)
-            return True
-        with suppress(RunNotFoundError):
-            await asyncio.to_thread(self.index.group, workflow_id)
-            return True
-        return False
-
-    async def _was_never_listed(self, workflow_id: str) -> bool:
-        """Whether the closed workflow of this id is one that could not be listed: no run has it."""
-        handle = self.client.get_workflow_handle(workflow_id)
-        if (await handle.describe()).status is not WorkflowExecutionStatus.FAILED:
-            return False
-        try:
-            await handle.result()
-        except WorkflowFailureError as failure:
-            cause = failure.cause
-            return isinstance(cause, ApplicationError) and not cause.details
-        return False
-
-    async def _conflict(self, workflow_id: str) -> ConflictError:
-        found = await self.client.get_workflow_handle(workflow_id).describe()
-        status = found.status.name if found.status is not None else "of unknown status"
-        return ConflictError(
-            f"the id {workflow_id!r} is taken by {found.workflow_type} started at "
-            f"{found.start_time:%Y-%m-%d %H:%M:%S} UTC, {status}; attach to it, or use another id"
-        )
-
-
-def _refusal(cause: BaseException) -> BaseException:
-    """What kept a run or a group from being listed, as the error it was where it happened."""
-    if isinstance(cause, ApplicationError):
-        return error_of(cause.type or "", cause.message)
-    return cause
-
 
 def _checked(field: str, value: str) -> str:
     if problem := ids.id_problem(value):
@@ -335,11 +228,20 @@ def _checked(field: str, value: str) -> str:
 
 
 def _member_seeds(
-    base: Mapping[str, str], size: int | None, seeds: Sequence[Mapping[str, str]] | None
+    base: Mapping[str, str],
+    size: int | None,
+    seeds: Sequence[Mapping[str, str]] | None,
+    surplus: int,
 ) -> tuple[Mapping[str, str], ...]:
     if (size is None) == (seeds is None):
         raise InvalidSpecError.of("size", "give either a size or one seed a member, not both")
-    count = len(seeds) if seeds is not None else (size or 0)
+    if surplus < 0 or (surplus and size is None):
+        raise InvalidSpecError.of(
+            "surplus", f"is 0 or more and goes with a size, not {surplus}; count it into `seeds`"
+        )
+    if size is not None and size < 1:
+        surplus = 0  # no surplus makes up for it
+    count = len(seeds) if seeds is not None else (size or 0) + surplus
     if not 1 <= count <= MAX_MEMBERS:
         raise InvalidSpecError.of("size", f"a group has 1 to {MAX_MEMBERS:,} members, not {count}")
     if seeds is not None:

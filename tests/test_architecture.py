@@ -12,6 +12,7 @@ PURE = {
     "_model",
     "disagreements",
     "errors",
+    "group_specs",
     "ids",
     "names",
     "outcome",

@@ -1,6 +1,8 @@
 """The examples do what their texts say. What a command line makes of them is tested elsewhere."""
 
 import os
+import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -61,3 +63,24 @@ def test_the_trainer_loop_plays_a_turn_with_tools(tmp_path: Path) -> None:
     assert "bash: 5050" in done.stdout
     assert done.stdout.endswith("COMPLETED: reward 1.0\n")
     assert len((EXAMPLES / "trainer_loop.py").read_text(encoding="utf-8").splitlines()) < 100
+
+
+@pytest.mark.timeout(600)
+def test_a_policy_that_learns_from_groups_gets_better(tmp_path: Path) -> None:
+    """Each group has its own pole, so one group says little: the last ones beat the first."""
+    said = subprocess.run(
+        [sys.executable, str(EXAMPLES / "grpo_group.py"), "7"],
+        env={
+            **{key: os.environ[key] for key in os.environ if not key.startswith("TEMPORAL_")},
+            "EPISODES_STATE_DIR": str(tmp_path / "state"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    ).stdout
+
+    means = [float(mean) for mean in re.findall(r"mean reward (\S+)", said)]
+    assert len(means) == 7
+    assert statistics.mean(means[-3:]) > 2 * means[0]
+    assert len((EXAMPLES / "grpo_group.py").read_text(encoding="utf-8").splitlines()) < 100

@@ -64,6 +64,32 @@ INTERRUPT: ActivityConfig = {
     "retry_policy": RetryPolicy(maximum_attempts=1),
 }
 
+ASK_GROUP: ActivityConfig = {
+    # Only speeds a cancel up: where it can't be had soon, the cancel goes on without.
+    "schedule_to_close_timeout": timedelta(seconds=10),
+    "start_to_close_timeout": timedelta(seconds=10),
+    "retry_policy": RetryPolicy(maximum_attempts=2),
+}
+
+CANCEL_RUNS: ActivityConfig = {
+    "start_to_close_timeout": timedelta(minutes=10),
+    "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+    "retry_policy": _PATIENT,
+}
+
+AWAIT_MEMBERS: ActivityConfig = {
+    # Waits for as long as episodes take.
+    "start_to_close_timeout": timedelta(days=3650),
+    "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+    "retry_policy": _PATIENT,
+}
+
+GROUP_STATE: LocalActivityConfig = {
+    # A look now and then: one that fails is made again at the next.
+    "schedule_to_close_timeout": timedelta(seconds=5),
+    "retry_policy": RetryPolicy(maximum_attempts=1),
+}
+
 FINISH: ActivityConfig = {
     "start_to_close_timeout": timedelta(minutes=5),
     "heartbeat_timeout": HEARTBEAT_TIMEOUT,

@@ -8,8 +8,10 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 with workflow.unsafe.imports_passed_through():
     from activities.finish import FinishActivities
+    from activities.groups import GroupActivities
     from activities.records import RecordActivities
     from agent_env import names
+    from agent_env.group_specs import CancelRuns
     from agent_env.outcome import Fault, Outcome
     from agent_env.outcome import outcome as decided
     from agent_env.results import EpisodeResult
@@ -76,6 +78,8 @@ class EpisodeWorkflow:
         result = self._play.ended or await shielded(self._finish(self._outcome))
         self._placement = self._placement or Placement(host=None, finished=True)
         await shielded(workflow.wait_condition(workflow.all_handlers_finished))
+        if result.status is RunStatus.CANCELED and workflow.cancellation_reason() is None:
+            await shielded(self._cancel_itself(result.error or ""))
         return _closed(result)
 
     @workflow.update(name=names.LISTED)
@@ -255,6 +259,15 @@ class EpisodeWorkflow:
         return await workflow.execute_activity_method(
             FinishActivities.finish, order, **_calls.on(names.CONTROL_QUEUE, _calls.FINISH)
         )
+
+    async def _cancel_itself(self, reason: str) -> None:
+        """The row was ended as CANCELED from outside: only one that was asked to can close so."""
+        await workflow.execute_activity_method(
+            GroupActivities.cancel_runs,
+            CancelRuns(run_ids=(self._start.run_id,), reason=reason),
+            **_calls.on(names.CONTROL_QUEUE, _calls.CANCEL_RUNS),
+        )
+        await workflow.wait_condition(lambda: workflow.cancellation_reason() is not None)
 
     def _listed_at(self) -> Placement:
         assert self._placement is not None

@@ -47,6 +47,14 @@ def _text(cell: Text | str) -> Text:
     return cell if isinstance(cell, Text) else Text(cell)
 
 
+def plain(lines: Sequence[str]) -> Iterator[Text]:
+    """Words without anything around them, as another command takes them."""
+    from agent_env.cli._words import printable
+
+    for line in lines:
+        yield Text(printable(line))
+
+
 def _line(columns: Sequence[Column], cells: Sequence[Text], widths: Sequence[int]) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis")
     for column, cell, width in zip(columns, cells, widths, strict=True):

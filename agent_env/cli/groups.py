@@ -27,6 +27,7 @@ COMMANDS = {
     "list": Entry("groups:list_groups", "List groups, newest first."),
     "show": Entry("groups:show_group", "Show a group's figures and members."),
     "cancel": Entry("groups:cancel_group", "Ask every live member of a group to stop."),
+    "replace": Entry("groups:replace_member", "Play one member of a group again."),
     "wait": Entry("groups:wait_for_group", "Watch a group until every member has ended."),
 }
 
@@ -122,6 +123,26 @@ def cancel_group(
     session.out.hint("groups", "show" if wait else "wait", run_group_id)
 
 
+@click.command(
+    "replace", cls=Command, example="episodes groups replace grp-20260131-093005-k3f9q2 3"
+)
+@click.argument("run_group_id", metavar="GROUP")
+@click.argument("index", metavar="INDEX")
+@click.pass_obj
+def replace_member(session: Session, run_group_id: str, index: str) -> None:
+    """Play one member of a group again.
+
+    A worker must run. The new run stands for the member of this index from now on, with the same
+    seed. A run that has not ended is canceled; a member that has not begun is left as it is.
+    """
+    from agent_env.cli._table import plain
+
+    with session.index() as index_of_runs:
+        run_id = asyncio.run(_replaced(session, index_of_runs, run_group_id, index))
+    session.out.document({"run_group_id": run_group_id, "run_id": run_id}, lambda: plain([run_id]))
+    session.out.hint("groups", "wait", run_group_id)
+
+
 @click.command("wait", cls=Command, example="episodes groups wait grp-20260131-093005-k3f9q2")
 @click.argument("run_group_id", metavar="GROUP")
 @click.pass_obj
@@ -160,6 +181,16 @@ async def _canceled(
     if wait:
         await group.result()
     return asked
+
+
+async def _replaced(session: Session, index: RunIndex, run_group_id: str, member: str) -> str:
+    from agent_env.cli._serving import check_served
+
+    trainer = await reach(session, index)
+    group = trainer.attach_group(run_group_id)
+    index.group(run_group_id)  # a wrong id is said before a missing worker
+    await check_served(trainer.client, session.settings, otherwise="then repeat this command")
+    return (await group.replace(member)).run_id
 
 
 async def _waited(session: Session, index: RunIndex, run_group_id: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
-from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,8 +20,6 @@ from agent_env.cli._session import Session
 from agent_env.cli._signals import Interrupts
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from agent_env.cli._watch import View
     from agent_env.episode import EpisodeSpec
     from agent_env.group import RolloutGroup
@@ -40,12 +37,22 @@ class _Order:
     run_group_id: str
     size: int
     max_parallel: int | None
+    surplus: int
+    min_scored: int | None
+    deadline: timedelta | None
+
+    @property
+    def members(self) -> int:
+        return self.size + self.surplus
 
     async def start(self, trainer: Trainer) -> RolloutGroup:
         return await trainer.start_group(
             self.spec,
             size=self.size,
             max_parallel=self.max_parallel,
+            surplus=self.surplus,
+            min_scored=self.min_scored,
+            deadline=self.deadline,
             run_group_id=self.run_group_id,
         )
 
@@ -67,6 +74,23 @@ class _Order:
     multiple=True,
     metavar="N|KEY=VALUE",
     help="The first member's seed, or what <KEY> in the task becomes. May be repeated.",
+)
+@click.option(
+    "--surplus",
+    type=click.IntRange(min=0),
+    default=0,
+    help="How many more to start; those left are canceled once SIZE have a reward.",
+)
+@click.option(
+    "--min-scored",
+    type=click.IntRange(min=1),
+    help="Cancel the others once so many have a reward.",
+)
+@click.option(
+    "--group-deadline",
+    type=_values.duration,
+    metavar="DURATION",
+    help="Longest the group may take; who has no outcome then is canceled.",
 )
 @click.option("--name", help="Which task of a bundle with several.")
 @click.option("--max-parallel", type=click.IntRange(min=1), help="Most episodes that run at once.")
@@ -92,6 +116,9 @@ def run(
     task: Path,
     size: int,
     seeds: tuple[tuple[str, str], ...],
+    surplus: int,
+    min_scored: int | None,
+    group_deadline: timedelta | None,
     name: str | None,
     max_parallel: int | None,
     deadline: timedelta | None,
@@ -124,7 +151,7 @@ def run(
             Problem(f"{task}: {problem.where}", problem.what) for problem in error.problems
         ) from None
     group_id = run_group_id or ids.group_id(session.now, secrets.randbits(30))
-    order = _Order(spec, group_id, size, max_parallel)
+    order = _Order(spec, group_id, size, max_parallel, surplus, min_scored, group_deadline)
     _logs.off(debug=session.debug)
     return asyncio.run((_detached if detach else _played)(session, order))
 
@@ -143,7 +170,7 @@ async def _played(session: Session, order: _Order) -> int:
         local = await stack.enter_async_context(local_stack(session.at_home()))
         interrupts.ready()
         group = await order.start(local.trainer)
-        session.out.say(f"{group.run_group_id}: {_episodes(order.size)} of {order.spec.task.id}")
+        session.out.say(f"{group.run_group_id}: {_episodes(order.members)} of {order.spec.task.id}")
         async with asyncio.TaskGroup() as tasks:
             canceler = tasks.create_task(_cancel_when_asked(interrupts.asked, group, view))
             await watch(group, local.trainer.index, view)
@@ -170,15 +197,16 @@ def _left(session: Session, view: View, order: _Order) -> str:
 async def _detached(session: Session, order: _Order) -> int:
     from agent_env import ids
     from agent_env.cli._serving import check_served
+    from agent_env.cli._table import plain
     from agent_env.trainer import Trainer
 
     async with Trainer.connect(session.at_home()) as trainer:
         await check_served(trainer.client, session.settings)
         group = await order.start(trainer)
-    run_ids = [ids.member_id(group.run_group_id, index) for index in range(order.size)]
+    run_ids = [ids.member_id(group.run_group_id, index) for index in range(order.members)]
     session.out.document(
         {"run_group_id": group.run_group_id, "run_ids": run_ids},
-        lambda: _plain([group.run_group_id, *run_ids]),
+        lambda: plain([group.run_group_id, *run_ids]),
     )
     session.out.hint("groups", "wait", group.run_group_id)
     return 0
@@ -186,12 +214,3 @@ async def _detached(session: Session, order: _Order) -> int:
 
 def _episodes(count: int) -> str:
     return f"{count:,} episode{'' if count == 1 else 's'}"
-
-
-def _plain(lines: Sequence[str]) -> Iterator[Text]:
-    from rich.text import Text
-
-    from agent_env.cli._words import printable
-
-    for line in lines:
-        yield Text(printable(line))

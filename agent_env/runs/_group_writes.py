@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, case, func, literal, select, update
 
+from agent_env import ids
 from agent_env.errors import ConflictError, RunNotFoundError, bounded
+from agent_env.group_specs import Rerun
 from agent_env.outcome import CANCELED_IN_TEMPORAL
 from agent_env.runs import _dialect, _writes, queries
-from agent_env.runs.records import GroupRecord, NewRun
+from agent_env.runs.records import GroupRecord, NewRun, RunRecord
 from agent_env.runs.tables import run_groups, runs
 from agent_env.status import LIVE, RunStatus
 
@@ -47,6 +49,38 @@ def open_group(connection: Connection, group: GroupRecord, members: Sequence[New
             raise ConflictError(_writes.taken(queries.get(connection, run.run_id)))
 
 
+def list_member(connection: Connection, run: NewRun) -> Rerun:
+    """See ``RunIndex.list_member``."""
+    group_id, index = str(run.run_group_id), int(run.member_index or 0)
+    rows = (
+        connection.execute(
+            select(runs)
+            .where(runs.c.run_group_id == group_id, runs.c.member_index == index)
+            .order_by(runs.c.created_at, runs.c.run_id)
+        )
+        .mappings()
+        .all()
+    )
+    if not rows:
+        raise RunNotFoundError(f"the group {bounded(group_id, 200)!r} has no member {index}")
+    found = [queries.run_record(row) for row in rows]
+    earlier = [row for row in found if row.created_at < run.created_at]
+    if 0 < len(earlier) < len(found):  # asked before
+        return _rerun(found[len(earlier)].run_id, earlier[-1])
+    latest = found[-1]
+    if latest.workflow_run_id is None and not latest.status.is_finished:
+        return Rerun(run_id=latest.run_id, index=index, is_new=False)
+    run_id = ids.rerun_id(group_id, index, len(found))
+    # The newest stands for the member, whatever the clocks say.
+    created_at = max(run.created_at, latest.created_at + timedelta(microseconds=1))
+    changes = {"run_id": run_id, "workflow_run_id": None, "created_at": created_at}
+    listed = _writes.listed(run.model_copy(update=changes))
+    statement = _dialect.insert_new(connection.dialect.name, runs)
+    if connection.execute(statement, listed).mappings().first() is None:
+        raise ConflictError(_writes.taken(queries.get(connection, run_id)))
+    return _rerun(run_id, latest)
+
+
 def request_group_cancel(
     connection: Connection, run_group_id: str, *, by: str, reason: str, at: datetime
 ) -> int:
@@ -80,6 +114,14 @@ def cancel_group(
         )
     )
     return live, ended.rowcount
+
+
+def _rerun(run_id: str, replaced: RunRecord) -> Rerun:
+    return Rerun(
+        run_id=run_id,
+        index=int(replaced.member_index or 0),
+        replaces=None if replaced.status.is_finished else replaced.run_id,
+    )
 
 
 def _ask(connection: Connection, run_group_id: str, *, by: str, reason: str, at: datetime) -> int:

@@ -6,8 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from agent_env.disagreements import LiveRun
+from agent_env.group_specs import GroupState, Rerun
 from agent_env.results import GroupResult, SandboxRef, StepReport
-from agent_env.runs import _group_writes, _leftovers, _reconcile, _writes, queries, schema
+from agent_env.runs import (
+    _group_reads,
+    _group_writes,
+    _leftovers,
+    _reconcile,
+    _writes,
+    queries,
+    schema,
+)
 from agent_env.runs._database import Database
 from agent_env.runs.conversations import Conversations
 from agent_env.runs.reads import IndexReads
@@ -220,6 +229,17 @@ class RunIndex:
             _group_writes.cancel_group, run_group_id, by=by, reason=reason, at=at
         )
 
+    def list_member(self, run: NewRun) -> Rerun:
+        """List a run that replaces the latest one of its member; asked twice, it is listed once.
+
+        Its id is made from the group's. A member that no workflow has begun is left as it is.
+
+        Raises:
+            RunNotFoundError: the group has no member of this index.
+            ConflictError: the id is taken by a run that is not of this group.
+        """
+        return self._database.write(_group_writes.list_member, run)
+
     # -- reads
 
     def count_running(self, host: str) -> int:
@@ -282,6 +302,14 @@ class RunIndex:
             RunNotFoundError: nothing has that group id.
         """
         return self._database.read(queries.group, run_group_id)
+
+    def group_state(self, run_group_id: str) -> GroupState:
+        """How many members wait for a host, have a reward and have ended. Cheap, for polling."""
+        return self._database.read(_group_reads.state, run_group_id)
+
+    def running_members(self, run_group_id: str) -> Mapping[str, str]:
+        """Runs of the group that are asked to cancel and still run: their hosts, by run id."""
+        return self._database.read(_group_reads.running, run_group_id)
 
     def groups(self, *, after: RunCursor | None = None, limit: int = 50) -> GroupPage:
         """One page of groups, newest first, figures for the groups on the page only."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from activities._segments import Segments
 from agent_env._abandoned import HeldAttempt
+from agent_env.specs import Interrupt
 
 ATTEMPT = HeldAttempt("run", "w", "1")
 
@@ -63,3 +64,44 @@ def test_an_attempt_that_could_not_be_given_back_is_left_to_the_next_worker(
         left = [*Segments(tmp_path).abandoned()]
 
     assert (interrupted, given_back, left) == (ATTEMPT, [ATTEMPT], [])
+
+
+async def test_a_run_that_was_stopped_ahead_answers_only_when_its_cancel_is_heard(
+    tmp_path: Path,
+) -> None:
+    segments = Segments(tmp_path)
+    with segments.running("run", 1, ("a",), ATTEMPT) as stop:
+        segments.stop_ahead("run")
+        waiting = asyncio.create_task(segments.cancel_heard("run"))
+        await asyncio.sleep(0)
+
+        assert stop.is_set()
+        assert not waiting.done()
+        segments.interrupt(Interrupt(run_id="run", epoch=1, step_ids=("a",)))
+        async with asyncio.timeout(30):
+            await waiting
+
+
+async def test_a_segment_that_comes_after_its_run_was_stopped_is_stopped_as_it_comes(
+    tmp_path: Path,
+) -> None:
+    segments = Segments(tmp_path)
+    segments.stop_ahead("run")
+
+    with (
+        segments.running("run", 2, ("b",), ATTEMPT) as stop,
+        segments.running("other", 1, ("b",), ATTEMPT._replace(workflow_id="other")) as goes_on,
+    ):
+        assert (stop.is_set(), goes_on.is_set()) == (True, False)
+
+
+async def test_a_run_that_has_ended_is_not_stopped_ahead_any_more(tmp_path: Path) -> None:
+    segments = Segments(tmp_path)
+    segments.stop_ahead("run")
+
+    segments.forget("run")
+
+    async with asyncio.timeout(30):
+        await segments.cancel_heard("run")
+    with segments.running("run", 1, ("a",), ATTEMPT) as stop:
+        assert not stop.is_set()

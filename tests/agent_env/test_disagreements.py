@@ -84,6 +84,10 @@ def opened(*ids: str) -> Opened:
         (member(workflow_run_id="w"), ["grp"], Standing.SUSPECT),
         (member(status=RunStatus.RUNNING, host="here"), ["grp"], Standing.SUSPECT),
         (row(run_group_id="grp", workflow_run_id=None), ["grp"], Standing.SUSPECT),
+        (member(workflow_run_id="w"), ["grp-0", "grp"], Standing.AGREES),
+        (member(workflow_run_id="w"), ["grp-0"], Standing.ORPHANED),
+        (member(cancel_requested_at=LONG_AGO), ["grp-0"], Standing.UNHEARD),
+        (row(run_group_id="grp"), ["run"], Standing.AGREES),
     ],
 )
 def test_how_a_row_compares(run: LiveRun, open_ids: list[str], expected: Standing) -> None:

@@ -236,6 +236,32 @@ async def test_the_members_of_a_group_that_was_terminated_all_end(product: Produ
         assert sandbox_folders(product) == []
 
 
+async def test_a_member_that_outlives_its_terminated_group_is_canceled(product: Product) -> None:
+    """As those of a group do that is longer than one history."""
+    line = nap()
+    with product.worker():
+        group = await product.trainer.start_group(napping(line), size=1)
+        await product.until(lambda: bool(processes_with(line)), within=SOON)
+        orphan = EpisodeStart(
+            run_id="orphan",
+            task=napping(line).task,
+            run_group_id=group.run_group_id,
+            member_index=1,
+        )
+        await product.trainer.client.start_workflow(
+            names.EPISODE, orphan, id="orphan", task_queue=names.TASK_QUEUE
+        )
+        await product.until(lambda: len(processes_with(line)) >= 2, within=SOON)
+
+        await terminate(product, group.run_group_id, "wrong group")
+        result = await soon(group.result())
+
+        assert result.members[1].run_id == "orphan"
+        assert result.members[1].error == "terminated: wrong group (the group)"
+        assert {member.status for member in result.members} == {RunStatus.CANCELED}
+        assert await product.status("orphan") is WorkflowExecutionStatus.CANCELED
+
+
 async def test_a_group_whose_cancel_was_asked_while_no_server_ran_is_canceled(
     product: Product,
 ) -> None:

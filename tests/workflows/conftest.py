@@ -36,9 +36,13 @@ TEST_SERVER = Path(sysconfig.get_path("scripts")) / "temporal-test-server"
 
 @dataclass
 class Script:
-    """What scripted steps do and did. ``hold`` names steps that wait until they are let go."""
+    """What scripted steps do and did. ``hold`` names steps, or runs, that wait until let go."""
 
     ran: list[str] = field(default_factory=list[str])
+    runs: list[str] = field(default_factory=list[str])
+    """The run of each step that ran."""
+    scores: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    """By run, in place of the step's own."""
     canceled: list[str] = field(default_factory=list[str])
     fails: dict[str, int] = field(default_factory=dict[str, int])
     """By step id, how many more times it fails."""
@@ -46,9 +50,9 @@ class Script:
     swallows: set[str] = field(default_factory=set[str])
     """Steps that return a value when they are canceled."""
 
-    def hold(self, step_id: str) -> asyncio.Event:
-        """Make a step wait; set the event to let it go."""
-        return self.held.setdefault(step_id, asyncio.Event())
+    def hold(self, step_or_run: str) -> asyncio.Event:
+        """Make a step wait, or all steps of a run; set the event to let it go."""
+        return self.held.setdefault(step_or_run, asyncio.Event())
 
 
 class GatedProvider(FakeSandboxProvider):
@@ -86,11 +90,13 @@ def scripted(script: Script) -> type[Step[ScriptParams]]:
 
         async def run(self, params: ScriptParams, ctx: StepContext) -> StepResult:
             script.ran.append(ctx.step_id)
+            script.runs.append(ctx.run_id)
             if params.deploys:
                 await ctx.deploy(SandboxSpec(type="fake", name=params.deploys))
-            if ctx.step_id in script.held:
+            held = script.held.get(ctx.run_id) or script.held.get(ctx.step_id)
+            if held is not None:
                 try:
-                    await script.held[ctx.step_id].wait()
+                    await held.wait()
                 except asyncio.CancelledError:
                     script.canceled.append(ctx.step_id)
                     if ctx.step_id in script.swallows:
@@ -99,7 +105,8 @@ def scripted(script: Script) -> type[Step[ScriptParams]]:
             if script.fails.get(ctx.step_id, 0) > 0:
                 script.fails[ctx.step_id] -= 1
                 raise ValueError(f"{ctx.step_id} is broken")
-            return StepResult(output=ctx.step_id, score=params.score)
+            score = script.scores.get(ctx.run_id, params.score)
+            return StepResult(output=ctx.step_id, score=score)
 
     return ScriptStep
 

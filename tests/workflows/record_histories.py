@@ -6,6 +6,7 @@ Shapes that have a history of this version already are left alone: what has land
 """
 
 import asyncio
+import contextlib
 import json
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from pydantic import JsonValue
+from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
@@ -28,7 +30,9 @@ from agent_env.steps import Steps
 from agent_env.turn import Turn
 from agent_env.worker import open_services, serving
 from tests.workflows.conftest import TEST_SERVER, EpisodeHarness, GatedProvider, Script, scripted
+from tests.workflows.ended_member import ended_member
 from tests.workflows.looks import Looks, findings, reconciling, repair
+from workflows import _members
 
 HISTORIES = Path(__file__).parents[1] / "histories"
 
@@ -176,6 +180,73 @@ async def turn_goes_on(h: EpisodeHarness, script: Script) -> str:
     return episode.run_id
 
 
+async def group_canceled_host_by_host(h: EpisodeHarness, script: Script) -> str:
+    script.hold("a")
+    group = await h.trainer.start_group(h.spec({"id": "a"}), size=9)
+    await h.until(lambda: len(script.ran) == 4)
+    await group.cancel("enough", by="tester")
+    await group.result()
+    return group.run_group_id
+
+
+async def group_with_enough_scored(h: EpisodeHarness, script: Script) -> str:
+    script.hold("grp-0001")
+    spec = h.spec({"id": "a", "score": 1.0})
+    group = await h.trainer.start_group(spec, size=2, surplus=3, run_group_id="grp", max_parallel=2)
+    await group.result()
+    return group.run_group_id
+
+
+async def group_past_its_deadline(h: EpisodeHarness, script: Script) -> str:
+    script.hold("a")
+    group = await h.trainer.start_group(h.spec({"id": "a"}), size=2, deadline=timedelta(seconds=1))
+    await group.result()
+    return group.run_group_id
+
+
+async def group_with_a_member_replaced(h: EpisodeHarness, script: Script) -> str:
+    go = script.hold("grp-0001")
+    group = await h.trainer.start_group(h.spec({"id": "a"}), size=2, run_group_id="grp")
+    await h.until(lambda: "grp-0001" in script.runs)
+    await group.replace(1)
+    go.set()
+    await group.result()
+    return group.run_group_id
+
+
+async def group_opened_again(h: EpisodeHarness, script: Script) -> str:
+    group = await h.trainer.start_group(h.spec({"id": "a"}), size=2)
+    await group.result()
+    await group.replace(1)
+    await group.result()
+    return group.run_group_id
+
+
+async def group_continued(h: EpisodeHarness, script: Script) -> str:
+    usual, _members.MOST_EVENTS = _members.MOST_EVENTS, 60
+    try:
+        slow = script.hold("grp-0000")
+        group = await h.trainer.start_group(h.spec({"id": "a"}), size=24, run_group_id="grp")
+        await h.until(
+            lambda: h.index.group("grp").figures.completed == 23, within=timedelta(minutes=2)
+        )
+        slow.set()
+        await group.result()
+        return group.run_group_id
+    finally:
+        _members.MOST_EVENTS = usual
+
+
+async def ended_before_it_began(h: EpisodeHarness, script: Script) -> str:
+    start = ended_member(h)
+    handle = await h.client.start_workflow(
+        names.EPISODE, start, id=start.run_id, task_queue=names.TASK_QUEUE
+    )
+    with contextlib.suppress(WorkflowFailureError):
+        await handle.result()
+    return start.run_id
+
+
 SHAPES: list[Shape] = [
     turn_played,
     turn_timed_out,
@@ -193,6 +264,13 @@ SHAPES: list[Shape] = [
     canceled_before_the_first_task,
     group_completed,
     group_canceled,
+    group_canceled_host_by_host,
+    group_with_enough_scored,
+    group_past_its_deadline,
+    group_with_a_member_replaced,
+    group_opened_again,
+    group_continued,
+    ended_before_it_began,
     reconciled_by_hand,
 ]
 

@@ -1,13 +1,16 @@
 """Groups: listed at once, bounded, independent, canceled as one."""
 
+import asyncio
 import dataclasses
 
 import pytest
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 
+from agent_env import names
 from agent_env.errors import ConflictError, IndexUnavailableError, InvalidSpecError
 from agent_env.status import RunStatus
 from tests.workflows.conftest import EpisodeHarness, Script
+from tests.workflows.ended_member import ended_member
 from tests.workflows.test_episode import rename
 
 
@@ -197,3 +200,19 @@ async def test_a_large_task_starts_its_members_in_small_batches(
     group = await episodes.trainer.start_group(dataclasses.replace(spec, task=big), size=6)
 
     assert (await group.result()).figures.completed == 6
+
+
+async def test_a_member_whose_row_was_ended_before_it_began_closes_as_its_row_says(
+    episodes: EpisodeHarness, script: Script
+) -> None:
+    start = ended_member(episodes)
+
+    handle = await episodes.client.start_workflow(
+        names.EPISODE, start, id="grp-0000", task_queue=names.TASK_QUEUE
+    )
+    with pytest.raises(WorkflowFailureError):
+        async with asyncio.timeout(20):
+            await handle.result()
+
+    assert await episodes.agrees("grp-0000", RunStatus.CANCELED)
+    assert script.ran == []

@@ -48,6 +48,7 @@ def test_every_command_that_the_design_names_is_there() -> None:
         "groups list",
         "groups show",
         "groups cancel",
+        "groups replace",
         "groups wait",
         "task",
         "task check",

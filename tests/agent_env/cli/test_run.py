@@ -171,3 +171,22 @@ def test_a_second_ctrl_c_leaves_at_once_and_the_group_can_be_ended_later(
     assert "episodes groups cancel grp-2c --yes cancels it" in said.err
     assert ended.code == 0
     assert cli.read("grp-2c-0000").status is RunStatus.CANCELED
+
+
+def test_enough_scores_end_a_group_and_a_member_can_be_played_again(
+    server: Cli, tmp_path: Path
+) -> None:
+    task = task_file(tmp_path, "good", BOX, PASSES)
+
+    said = server.run("run", task, "-n", "1", "--surplus", "1", "--group", "grp-more")
+    again = server.run("groups", "replace", "grp-more", "1", "--json")
+    waited = server.run("groups", "wait", "grp-more", "--json")
+    wrong = server.run("groups", "replace", "grp-more", "2")
+
+    assert said.err.splitlines()[0] == "grp-more: 2 episodes of good"
+    assert again.json["run_id"].startswith("grp-more-0001")
+    assert waited.json["members"][1]["run_id"] == again.json["run_id"]
+    assert waited.json["members"][1]["status"] == "COMPLETED"
+    assert waited.json["figures"]["n"] == 2
+    assert wrong.code == 2
+    assert wrong.err.strip() == "error: index: the group has members 0 to 1, not '2'"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agent_env.errors import ConflictError, RunNotFoundError
+from agent_env.group_specs import GroupState, Rerun
 from agent_env.runs import NewRun, RunIndex
 from agent_env.status import RunStatus
 from tests.agent_env.runs.conftest import (
@@ -208,3 +209,107 @@ def test_asking_a_group_that_has_ended_asks_nobody(index: RunIndex) -> None:
     index.finish_run(finished(run), at=T0)
 
     assert index.request_group_cancel("grp", by="ada", reason="", at=T0) == 0
+
+
+def test_members_numbered_by_a_word_and_by_a_number_are_the_same(index: RunIndex) -> None:
+    """S9."""
+    first, second, _ = new_members()
+    word = new_run("grp-x", workflow_run_id=None, run_group_id="grp", member_index="1")
+
+    with pytest.raises(ConflictError, match="2 members of the group 'grp' have the index 1"):
+        index.open_group(new_group(), [first, second, word])
+
+
+def rerun(index: RunIndex, number: int, at: float = 10.0) -> Rerun:
+    """Have a member played again."""
+    again = new_members()[number].model_copy(update={"created_at": T0 + seconds(at)})
+    return index.list_member(again)
+
+
+def test_a_member_that_is_played_again_is_listed_in_place_of_the_old(index: RunIndex) -> None:
+    """S7."""
+    index.open_group(new_group(), new_members())
+    for member, reward in zip(new_members(), (1.0, 0.0, 1.0), strict=True):
+        index.finish_run(finished(started(index, member), reward=reward), at=T0)
+
+    found = rerun(index, 1)
+
+    assert found == Rerun(run_id="grp-0001-r1", index=1)
+    rows = index.members("grp")
+    assert [row.run_id for row in rows] == ["grp-0000", "grp-0001-r1", "grp-0002"]
+    assert (rows[1].status, rows[1].workflow_run_id) == (RunStatus.QUEUED, None)
+    figures = index.group("grp").figures
+    assert (figures.n, figures.queued, figures.n_scored, figures.mean) == (3, 1, 2, 1.0)
+    assert index.group_result("grp").figures == figures
+    assert index.get("grp-0001").reward == 0.0, "the old run keeps its own row"
+
+
+def test_the_same_replacement_asked_twice_is_listed_once(index: RunIndex) -> None:
+    index.open_group(new_group(), new_members())
+    started(index, new_members()[1])
+
+    first, again, another = rerun(index, 1), rerun(index, 1), None
+    started(index, new_members()[1].model_copy(update={"run_id": first.run_id}))
+    another = rerun(index, 1, at=11.0)
+
+    assert first == again == Rerun(run_id="grp-0001-r1", index=1, replaces="grp-0001")
+    assert another == Rerun(run_id="grp-0001-r2", index=1, replaces="grp-0001-r1")
+
+
+def test_a_replacement_counts_also_where_the_clock_went_back(index: RunIndex) -> None:
+    index.open_group(new_group(), new_members())
+    started(index, new_members()[1])
+
+    found = rerun(index, 1, at=-60.0)
+
+    assert index.members("grp")[1].run_id == found.run_id
+
+
+def test_a_member_that_no_workflow_has_begun_stands_for_itself(index: RunIndex) -> None:
+    index.open_group(new_group(), new_members())
+
+    found = rerun(index, 1)
+
+    assert found == Rerun(run_id="grp-0001", index=1, is_new=False)
+    assert len(index.members("grp")) == 3
+
+
+def test_a_member_that_the_group_has_not_can_not_be_played_again(index: RunIndex) -> None:
+    index.open_group(new_group(), new_members())
+    other = new_run("grp-0007", run_group_id="grp", member_index=7, workflow_run_id=None)
+
+    with pytest.raises(RunNotFoundError, match="the group 'grp' has no member 7"):
+        index.list_member(other)
+
+
+def test_a_replacement_whose_id_is_taken_is_refused(index: RunIndex) -> None:
+    opened(index, "grp-0001-r1")
+    index.open_group(new_group(), new_members())
+    started(index, new_members()[1])
+
+    with pytest.raises(ConflictError, match="'grp-0001-r1' is taken"):
+        rerun(index, 1)
+
+
+def test_a_group_says_how_many_wait_have_scored_and_have_ended(index: RunIndex) -> None:
+    index.open_group(new_group(size=4), new_members(size=4))
+    index.finish_run(finished(started(index, new_members()[0]), reward=1.0), at=T0)
+    started(index, new_members()[1])
+    started(index, new_members()[2], room=0)
+
+    state = index.group_state("grp")
+
+    assert state == GroupState(waiting=1, scored=1, ended=1, is_finished=False)
+
+
+def test_members_that_run_and_are_asked_to_cancel_are_found_with_their_hosts(
+    index: RunIndex,
+) -> None:
+    index.open_group(new_group(), new_members())
+    started(index, new_members()[0])
+    started(index, new_members()[1], room=0)
+    before = index.running_members("grp")
+
+    index.request_group_cancel("grp", by="ada", reason="", at=T0)
+
+    assert (before, index.running_members("grp")) == ({}, {"grp-0000": "here"})
