@@ -17,6 +17,7 @@ from agent_env._updates import OverError, asked
 from agent_env.errors import TurnError, TurnOverError, bounded
 from agent_env.runs import RunIndex
 from agent_env.runs.conversations import Message, as_text
+from agent_env.steps._output import encodable
 from agent_env.tools.base import ToolSpec
 from agent_env.turn_tools import EnvironmentTool, ToolResult, TurnTools, result_of
 from agent_env.turns import (
@@ -149,7 +150,7 @@ class Turn:
                 turn=self._state.turn,
                 seq=self._seq,
                 record=record,
-                response=bounded(reply, MAX_RESPONSE_CHARS),
+                response=bounded(encodable(reply), MAX_RESPONSE_CHARS),
             )
             try:
                 await self._asked(names.END_TURN, order, "end", type(None))

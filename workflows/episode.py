@@ -44,7 +44,7 @@ class EpisodeWorkflow:
         self._deadline_at = resumed.deadline_at if resumed else None
         self._losses = resumed.losses if resumed else 0
         self._placement: Placement | None = resumed.placement if resumed else None
-        self._host: Host | None = None
+        self._host = Host(resumed.placement) if resumed else None
         self._refusal: ApplicationError | None = None
         self._outcome: Outcome | None = None
 

@@ -61,8 +61,8 @@ class Turns:
     def __init__(self, start: EpisodeStart) -> None:
         resumed = start.resumed
         self._start = start
-        self._open: dict[str, _Turn] = {}
-        self._resumed = {turn.turn.step_id: turn for turn in resumed.turns} if resumed else {}
+        # What is asked of them may come before the workflow's code has run for the first time.
+        self._open = {t.turn.step_id: _Turn(t) for t in resumed.turns} if resumed else {}
         self._polls: list[object] = []
         self._policy = Policy()
         self._updates = 0
@@ -145,15 +145,14 @@ class Turns:
             FailureError: the host is lost, or the turn could not be begun at all.
         """
         self._policy = host.policy
-        state = self._resumed.pop(step.id, None)
-        if state is None or state.turn.epoch != epoch:
+        turn = self._open.get(step.id)
+        if turn is None:
             begun = await self._begun(step, epoch, reports, host)
             if isinstance(begun, StepReport):
                 return begun
-            state = begun
-        turn = self._open[step.id] = _Turn(state)
+            turn = self._open[step.id] = _Turn(begun)
         try:
-            async with asyncio.timeout(remaining_s(state, workflow.now())):
+            async with asyncio.timeout(remaining_s(turn.state, workflow.now())):
                 return await self._played(turn, step, reports, host)
         except TimeoutError:
             return timed_out(step, turn.state)
@@ -167,8 +166,10 @@ class Turns:
         return frozenset(id for id, turn in self._open.items() if turn.order is None)
 
     def close(self) -> None:
-        """No turn will come any more."""
+        """No turn will come any more, and what is asked of an open one is answered."""
         self._is_closed = True
+        for turn in self._open.values():
+            turn.is_over = True
 
     @property
     def must_continue(self) -> bool:

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
+from temporalio.client import WorkflowExecutionStatus
 
+from agent_env.config import Settings
 from agent_env.episode import Episode, EpisodeSpec
+from agent_env.local import local_trainer
 from agent_env.status import RunStatus
 from agent_env.task import Task
 from agent_env.turn import Turn
+from tests.end_to_end.agreement import disagreements
 from tests.end_to_end.conftest import ROOT, Product, processes_with
 from tests.end_to_end.stage import box, command, sandbox_folders
 from tests.end_to_end.turn_player import message
@@ -183,6 +187,36 @@ async def test_an_episode_terminated_in_a_turn_is_torn_down(product: Product) ->
         assert sandbox_folders(product) == []
         assert await episode.next_turn() is None
         await turn.end("too late")
+
+
+async def test_a_turn_stays_open_while_its_episode_goes_on_in_new_executions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_env.specs.MAX_UPDATES", 5)
+    async with local_trainer(Settings(state_dir=tmp_path)) as trainer:
+        spec = EpisodeSpec.from_task(Task.of(TASK))
+        episode = await trainer.start(spec)
+        outcome = asyncio.create_task(trainer.attach(episode.run_id).result(teardown=False))
+        turn = await episode.next_turn()
+        assert turn is not None
+        # Another trainer keeps looking on, as one that is about to take over.
+        for number in range(20):
+            await bash(turn, number, f"echo {number} >> log")
+            looking = await trainer.attach(episode.run_id).next_turn()
+            assert looking is not None
+            assert looking.messages == turn.messages
+        await turn.end("done")
+        assert (await outcome).status is RunStatus.COMPLETED
+        result = await episode.result()
+        executions = [
+            found.status
+            async for found in trainer.client.list_workflows(f"WorkflowId = '{episode.run_id}'")
+        ]
+        assert await disagreements(trainer.client, trainer.index) == []
+
+    assert (result.status, result.reward) == (RunStatus.COMPLETED, 20)
+    assert len(executions) > 5
+    assert executions.count(WorkflowExecutionStatus.CONTINUED_AS_NEW) == len(executions) - 1
 
 
 async def test_a_long_conversation_leaves_a_short_history(product: Product) -> None:

@@ -2,17 +2,24 @@
 
 import asyncio
 import json
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from pydantic import JsonValue
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 
+from agent_env import names
 from agent_env.episode import Episode, EpisodeSpec
 from agent_env.errors import TurnError
+from agent_env.sandboxes import SandboxSpec
+from agent_env.specs import EpisodeStart, Placement, Resumed
 from agent_env.status import RunStatus
 from agent_env.task import Task
 from agent_env.turn import Turn
+from agent_env.turns import OpenTurn, Record, RecordTurn, TurnKey, Usage
 from tests.workflows.conftest import EpisodeHarness
 
 BOX: dict[str, JsonValue] = {"id": "box", "type": "script", "deploys": "box"}
@@ -300,3 +307,47 @@ async def test_an_episode_goes_on_in_a_new_execution_with_its_turns_open(
     assert (await early).status is RunStatus.COMPLETED
     assert await episodes.agrees(episode.run_id, RunStatus.COMPLETED)
     assert episodes.provider.live == []
+
+
+async def test_a_cancel_before_a_new_execution_has_run_closes_its_turns_and_tears_down(
+    idle: EpisodeHarness, start_worker: Callable[[], Awaitable[None]]
+) -> None:
+    now = datetime.now(UTC)
+    await idle.provider.create(SandboxSpec(type="fake", name="box"), owner="resumed", key="k")
+    resumed = Resumed(
+        created_at=now,
+        placement=Placement(host="here"),
+        losses=0,
+        epoch=1,
+        reports=(),
+        destroy=(),
+        turns=(
+            OpenTurn(
+                turn=TurnKey(step_id="ask", epoch=1),
+                agent="a",
+                messages=1,
+                opened_at=now,
+                deadline_at=now + timedelta(hours=1),
+            ),
+        ),
+        usage=Usage(),
+        deadline_at=None,
+    )
+    start = EpisodeStart(run_id="resumed", task=spec(idle, ask()).task, resumed=resumed)
+    handle = await idle.client.start_workflow(
+        names.EPISODE, start, id="resumed", task_queue=names.TASK_QUEUE
+    )
+    order = RecordTurn(turn=resumed.turns[0].turn, seq=1, record=Record(digest="0"))
+    asked = asyncio.create_task(handle.execute_update(names.RECORD_TURN, order))
+    await handle.cancel(reason="enough")
+
+    await start_worker()
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await asked
+
+    assert isinstance(refused.value.cause, ApplicationError)
+    assert refused.value.cause.type == "TurnOver"
+    with pytest.raises(WorkflowFailureError):
+        await handle.result()
+    assert await idle.agrees("resumed", RunStatus.CANCELED)
+    assert idle.provider.live == []
