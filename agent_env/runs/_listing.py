@@ -6,7 +6,7 @@ that was: the next page goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -263,11 +263,8 @@ _LOOSE = ("reward_min", "reward_max", "error_contains", "text", "tag")
 
 def _is_loose(where: RunFilter) -> bool:
     """Whether the filter asks for something that needs a search. In one group nothing does."""
-    return where.run_group_id is None and any(getattr(where, name) for name in _loose_set(where))
-
-
-def _loose_set(where: RunFilter) -> Iterator[str]:
-    return (name for name in _LOOSE if getattr(where, name) not in (None, "", {}))
+    asked = any(getattr(where, name) not in (None, "", {}) for name in _LOOSE)
+    return asked and where.run_group_id is None
 
 
 def _without_loose(where: RunFilter) -> RunFilter:
