@@ -117,6 +117,7 @@ def _environment() -> Environment:
         track=_drawing(charts.track),
         trend=_drawing(_trend),
         url=url,
+        usual_columns=columns.USUAL,
         versions=_versions,
     )
     return environment

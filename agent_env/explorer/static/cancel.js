@@ -2,6 +2,9 @@
 import { refresh } from "./refresh.js";
 import { say } from "./say.js";
 
+const SHOWN_MS = 10000;
+let timer = null;
+
 export function startCancel() {
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-cancel-run], [data-cancel-group], [data-terminate], [data-again]");
@@ -85,9 +88,7 @@ export async function change(path, body) {
 
 function tell(words, kind = "") {
   say(words);
-  document.getElementById("told")?.remove();
   const notice = document.createElement("div");
-  notice.id = "told";
   notice.className = `notice ${kind}`;
   const text = document.createElement("p");
   text.textContent = words;
@@ -97,5 +98,8 @@ function tell(words, kind = "") {
   close.textContent = "Close";
   close.addEventListener("click", () => notice.remove());
   notice.append(text, close);
-  document.getElementById("trouble").after(notice);
+  const place = document.getElementById("told");
+  place.replaceChildren(notice);
+  clearTimeout(timer);
+  timer = setTimeout(() => notice.remove(), SHOWN_MS);
 }

@@ -33,6 +33,8 @@ export function startFilters() {
 function chooseColumns() {
   const chosen = [...document.querySelectorAll("#columns input:checked")].map((box) => box.value);
   const form = document.getElementById("filters");
-  form.elements.columns.value = ["run", ...chosen].join(",");
+  const names = ["run", ...chosen].join(",");
+  // The usual ones need no words in the address.
+  form.elements.columns.value = names === document.getElementById("columns").dataset.usual ? "" : names;
   htmx.trigger(form, "submit");
 }

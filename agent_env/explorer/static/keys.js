@@ -21,7 +21,10 @@ function isTyping(target) {
 }
 
 function find(event) {
-  const field = [...document.querySelectorAll("#text, #talk-text, #go")].find((each) => each.checkVisibility());
+  // What the page itself is about comes before the search over everything.
+  const field = ["text", "talk-text", "go"]
+    .map((id) => document.getElementById(id))
+    .find((each) => each?.checkVisibility());
   if (!field) return;
   event.preventDefault();
   field.focus();

@@ -3,13 +3,16 @@ import { fetchDocument } from "./morph.js";
 import { say } from "./say.js";
 
 const PART = 200;
+const HITS = 20;
+const BEFORE = 5;
 let looking = null;
 let typing = null;
-let isLoading = false;
+let loading = null;
 
 export function startTalk() {
   if (!document.getElementById("talk")) return;
   document.addEventListener("click", (event) => event.target.id === "talk-more" && more());
+  document.addEventListener("click", (event) => event.target.id === "talk-first" && first());
   document.addEventListener("submit", (event) => event.target.id === "talk-find" && event.preventDefault());
   document.addEventListener("input", (event) => {
     if (event.target.id !== "talk-text") return;
@@ -38,13 +41,15 @@ function watchEnd() {
 
 async function more(limit = PART) {
   const after = end().dataset.next;
-  if (!after || isLoading) return false;
-  isLoading = true;
-  try {
-    return await load({ after, limit: String(limit) }, (items) => list().append(...items));
-  } finally {
-    isLoading = false;
-  }
+  return after ? append(after, limit) : false;
+}
+
+// One part at a time: whoever asks meanwhile gets the one that is under way.
+function append(after, limit) {
+  loading ??= load({ after, limit: String(limit) }, (items) => list().append(...items)).finally(() => {
+    loading = null;
+  });
+  return loading;
 }
 
 async function load(items, put) {
@@ -67,7 +72,12 @@ async function find(words) {
   looking?.abort();
   looking = new AbortController();
   try {
-    await load({}, (items) => list().replaceChildren(...items));
+    document.getElementById("talk-start").hidden = true;
+    let isGood = await load({}, (items) => list().replaceChildren(...items));
+    // The explorer looks through a bounded number at a time; a reader wants the first hits.
+    while (isGood && words && end().dataset.next && list().children.length < HITS) {
+      isGood = await load({ after: end().dataset.next }, (items) => list().append(...items));
+    }
   } catch (error) {
     if (error.name !== "AbortError") throw error;
     return;
@@ -78,31 +88,36 @@ async function find(words) {
 
 // New messages of a run that goes on come after those that are there.
 async function follow() {
-  if (!list() || text() || end().dataset.next || isLoading) return;
+  if (!list() || text() || end().dataset.next || loading) return;
   const last = list().lastElementChild;
-  if (!last) return;
-  isLoading = true;
-  try {
-    await load({ after: last.id.slice(2), limit: String(PART) }, (items) => list().append(...items));
-  } finally {
-    isLoading = false;
-  }
+  if (last) await append(last.id.slice(2), PART);
 }
 
-// A link to a message that is not on the page yet.
+// A link to a message that is not on the page yet: what is around it is fetched, not all before it.
 async function reach() {
   const wanted = decodeURIComponent(location.hash.slice(1));
-  if (!wanted.startsWith("m-")) return;
-  const found = () => document.getElementById(wanted);
-  if (!found() && text()) {
+  const place = /^m-(\d+)\.(\d+)\.(.*)$/s.exec(wanted);
+  if (!place) return;
+  // One that was found stands without what was said around it.
+  if (!document.getElementById(wanted) || text()) {
     document.getElementById("talk-text").value = "";
-    await find("");
+    const [, epoch, number, step] = place;
+    const before = Number(number) - BEFORE;
+    if (before < 0) await first();
+    else {
+      await load({ after: `${epoch}.${before}.${step}`, limit: String(PART) }, (items) => list().replaceChildren(...items));
+      document.getElementById("talk-start").hidden = false;
+    }
   }
-  while (!found() && (await more(500)));
-  const item = found();
+  const item = document.getElementById(wanted);
   if (!item) return;
   item.querySelector("details")?.setAttribute("open", "");
   item.scrollIntoView({ block: "start" });
   // Marks it as the target also when it came after the address was read.
   location.replace(`#${encodeURIComponent(wanted)}`);
+}
+
+async function first() {
+  await load({}, (items) => list().replaceChildren(...items));
+  document.getElementById("talk-start").hidden = true;
 }
