@@ -112,6 +112,17 @@ def test_only_the_worker_imports_workflows_and_activities() -> None:
     assert importers == ["agent_env/worker.py"]
 
 
+def test_only_the_command_line_imports_the_explorer() -> None:
+    """It needs an extra, which a worker and a trainer do without."""
+    importers = {
+        path.relative_to(ROOT).parts[1]
+        for path in files(*FOLDERS)
+        if any(module.startswith("agent_env.explorer") for module in imported_modules(path))
+    }
+
+    assert importers == {"cli", "explorer"}
+
+
 def test_activities_import_no_workflows() -> None:
     offenders = [name_of(path) for path in files("activities") if "workflows" in imported(path)]
 

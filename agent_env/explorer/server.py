@@ -8,6 +8,7 @@ import errno
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import NamedTuple
 
 import uvicorn
@@ -22,6 +23,8 @@ from agent_env.explorer.security import LEAST_TOKEN_CHARS, Access, is_loopback
 from agent_env.runs import RunIndex
 
 _TRIED_PORTS = 20
+_TEARDOWN = timedelta(seconds=30)
+"""How long teardown may take before a forced stop is offered."""
 _STOP_S = 2
 
 
@@ -85,6 +88,8 @@ def services_of(settings: Settings, index: RunIndex, *, user: str) -> ExplorerSe
         user=user,
         temporal_ui=temporal_ui,
         hosts=() if host is None else (host,),
+        # A step that doesn't stop is abandoned after the grace; then comes teardown.
+        force_after=timedelta(seconds=settings.cancel_grace_s) + _TEARDOWN,
     )
 
 

@@ -1,6 +1,7 @@
 import asyncio
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import httpx
 import pytest
@@ -167,6 +168,27 @@ async def test_an_index_that_is_away_is_said_on_the_page(
 
     assert answer.status_code == 503
     assert "it is away" in answer.text
+
+
+async def test_an_index_that_was_moved_away_is_said_and_is_there_again_when_it_is_back(
+    browser: httpx.AsyncClient, index: RunIndex, tmp_path: Path
+) -> None:
+    running(index, "r")
+    file, away = tmp_path / "index.sqlite", tmp_path / "away"
+
+    file.rename(away)
+    gone = await browser.get("/runs.json")
+    page = await browser.get("/run?id=r")
+    health = await browser.get("/health.json")
+    away.rename(file)
+    back = await browser.get("/runs.json")
+
+    assert (gone.status_code, gone.json()["error"]["type"]) == (503, "IndexUnavailable")
+    assert page.status_code == 503
+    assert str(file) in page.text
+    assert health.status_code == 200
+    assert str(file) in health.json()["index_trouble"]
+    assert [row["run_id"] for row in back.json()["runs"]] == ["r"]
 
 
 async def test_a_bug_is_an_answer_too(
