@@ -10,6 +10,7 @@ import pytest
 from agent_env.artifacts import ArtifactStore
 from agent_env.config import Settings
 from agent_env.errors import ConflictError
+from agent_env.explorer import server
 from agent_env.explorer.app import ExplorerServices
 from agent_env.explorer.security import Access
 from agent_env.explorer.server import access_of, explorer_serving, services_of
@@ -61,7 +62,10 @@ async def test_it_serves_ipv6(services: ExplorerServices) -> None:
             assert (await browser.get("/runs.json")).status_code == 200
 
 
-async def test_it_ends_soon_though_pages_are_open(services: ExplorerServices) -> None:
+async def test_it_ends_soon_though_pages_are_open(
+    services: ExplorerServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_STOP_S", 60)
     async with httpx.AsyncClient(timeout=20) as browser, asyncio.timeout(20):
         async with explorer_serving(services, host="127.0.0.1", port=0) as explorer:
             pages = [browser.stream("GET", f"{explorer.url}live") for _ in range(5)]
