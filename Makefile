@@ -21,7 +21,7 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all check fix wheel replay soak docs bench bench-recovery bench-explorer \
+.PHONY: help install run test test-all check fix wheel replay soak docs bench bench-recovery screenshots bench-explorer \
 	lock clean
 
 help: ## list the targets
@@ -68,6 +68,9 @@ bench-recovery: .venv/.dev ## measure how soon all goes on after a kill, and how
 
 bench-explorer: .venv/.dev ## measure the explorer's pages over a million runs
 	@$(BIN)/python -m benchmarks.explorer
+
+screenshots: .venv/.dev ## take the README's screenshots of real runs; needs chromium
+	@$(BIN)/python -m benchmarks.screenshots
 
 lock: ## pin the newest versions that fit pyproject.toml, by hash; needs uv (or make UV=/path/to/uv)
 	$(COMPILE) --upgrade --group build -o requirements/run.txt
