@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     RowMapping,
     Select,
+    Subquery,
     Text,
     and_,
     bindparam,
@@ -190,13 +191,19 @@ def _page(where: RunFilter, after: RunCursor | None, limit: int, dialect: str) -
     """The statement of a page.
 
     Of several statuses, the newest runs of each are found by an index and then merged: a database
-    would else sort all that match, or walk past all that don't.
+    would else sort all that match, or walk past all that don't. Of a group, all that match are
+    found first: a database that can't tell how few they are walks past all that are newer.
     """
     demands = list(conditions(where, dialect))
     if after is not None:
         demands.append(_is_before(after, runs.c.created_at, runs.c.run_id))
     newest_first = (runs.c.created_at.desc(), runs.c.run_id.desc())
     statuses = _statuses(where)
+    if where.run_group_id is not None:
+        found = select(runs.c.run_id, runs.c.created_at).where(*demands).cte("found")
+        found = found.prefix_with("MATERIALIZED")
+        first = select(found).order_by(found.c.created_at.desc(), found.c.run_id.desc())
+        return _rows_of(first.limit(limit).subquery(), limit)
     if statuses is None:
         return select(runs).where(*demands).order_by(*newest_first).limit(limit)
     if not statuses:
@@ -209,7 +216,11 @@ def _page(where: RunFilter, after: RunCursor | None, limit: int, dialect: str) -
         .subquery()
         for status in statuses
     ]
-    keys = union_all(*(select(each) for each in newest)).subquery()
+    return _rows_of(union_all(*(select(each) for each in newest)).subquery(), limit)
+
+
+def _rows_of(keys: Subquery, limit: int) -> Select[Any]:
+    """The runs of these keys, newest first."""
     return (
         select(runs)
         .join(keys, keys.c.run_id == runs.c.run_id)
