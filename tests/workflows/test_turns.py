@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
-from agent_env import names
+from agent_env import ids, names
 from agent_env.episode import Episode, EpisodeSpec
 from agent_env.errors import TurnError
 from agent_env.sandboxes import SandboxSpec
@@ -20,7 +20,7 @@ from agent_env.status import RunStatus
 from agent_env.task import Task
 from agent_env.turn import Turn
 from agent_env.turns import OpenTurn, Record, RecordTurn, TurnKey, Usage
-from tests.workflows.conftest import EpisodeHarness
+from tests.workflows.conftest import EpisodeHarness, Script
 
 BOX: dict[str, JsonValue] = {"id": "box", "type": "script", "deploys": "box"}
 
@@ -227,6 +227,57 @@ async def test_turns_of_two_episodes_are_open_at_once(episodes: EpisodeHarness) 
     await asyncio.gather(*(turn.end(f"{n}") for n, turn in enumerate(turns)))
 
     assert [(await episode.result()).status for episode in both] == [RunStatus.COMPLETED] * 2
+
+
+async def test_the_members_of_a_group_are_played_one_by_one(episodes: EpisodeHarness) -> None:
+    asked = spec(episodes, BOX, ask("say", system_prompt="you are <seed>"), turn_timeout=600)
+    group = await episodes.trainer.start_group(asked, size=3)
+
+    for index in range(3):
+        member = episodes.trainer.attach(ids.member_id(group.run_group_id, index))
+        turn = await turn_of(member)
+        await turn.end(turn.system_prompt)
+    result = await group.result()
+
+    assert result.figures.completed == 3
+    said = [
+        episodes.index.conversations.of_run(member.run_id)[-1].message["content"]
+        for member in result.members
+    ]
+    assert said == ["you are 0", "you are 1", "you are 2"]
+
+
+async def test_a_retry_is_a_new_turn(episodes: EpisodeHarness, script: Script) -> None:
+    script.fails["check"] = 1
+    retry: JsonValue = {"retry_from_step_id": "ask", "max_retries": 1}
+    check: dict[str, JsonValue] = {"id": "check", "type": "script", "retry_config": retry}
+    episode = await started(episodes, BOX, ask(), check)
+
+    first = await turn_of(episode)
+    await first.end("wrong")
+    second = await turn_of(episode)
+    await second.end("right")
+    result = await episode.result()
+
+    assert result.status is RunStatus.COMPLETED
+    said = episodes.index.conversations.of_run(episode.run_id)
+    assert [(each.turn.epoch, each.message["content"]) for each in said] == [
+        (1, "do ask"),
+        (1, "wrong"),
+        (2, "do ask"),
+        (2, "right"),
+    ]
+
+
+async def test_a_turn_that_can_not_be_begun_fails_its_step(episodes: EpisodeHarness) -> None:
+    servers: JsonValue = {"gone": {"url": "http://127.0.0.1:9/mcp"}}
+    episode = await started(episodes, BOX, ask(mcp_servers=servers))
+
+    result = await episode.result()
+
+    assert (result.status, result.error_type) == (RunStatus.FAILED, "StepFailed")
+    assert "the MCP server 'gone' can't be used" in (result.error or "")
+    assert await episode.next_turn() is None
 
 
 async def test_the_end_is_not_waited_for_while_one_holds_a_turn(episodes: EpisodeHarness) -> None:
