@@ -10,7 +10,6 @@ the machine's, and can read and write what the worker can. ``Isolation.worth`` s
 """
 
 import asyncio
-import hashlib
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,13 +29,12 @@ from agent_env.processes import (
     SandboxView,
     best_isolation,
     run_process,
-    unprivileged_uid,
 )
 from agent_env.results import SandboxRef
 from agent_env.sandboxes._folders import Folders, Record, close, is_complete, read_record
+from agent_env.sandboxes._inside import HOME, fill, tree, uid
 from agent_env.sandboxes._machine_etc import machine_etc
-from agent_env.sandboxes._tree import Tree
-from agent_env.sandboxes._use import BUSY, end_use, in_use, mark_of
+from agent_env.sandboxes._use import end_use, in_use, mark_of
 from agent_env.sandboxes.base import (
     DEFAULT_EXEC_TIMEOUT,
     MAX_OUTPUT_BYTES,
@@ -48,13 +46,11 @@ from agent_env.sandboxes.base import (
 
 T = TypeVar("T")
 
-HOME = "/home/agent"
 DEFAULT_MEMORY_MB = 4096
 DEFAULT_FILE_MB = 4096
 DEFAULT_PROCESSES = 256
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_FOLDERS = {HOME: 0o755, "/app": 0o755, "/workspace": 0o755, "/tmp": 0o1777, "/var/tmp": 0o1777}
 _MIB = 1024 * 1024
 _LOST_POLL_S = 0.25
 _SERVED_BYTES = 16 * 1024
@@ -88,7 +84,7 @@ class LocalProvider(SandboxProvider):
         record = Record(owner=owner, key=key, created_at=datetime.now(UTC), spec=spec)
         try:
             # Not in a thread: that would go on after the call was canceled.
-            return self._folders.make(record, self._fill)
+            return self._folders.make(record, fill)
         except OSError as error:
             raise SandboxUnavailableError(f"a local sandbox can't be made: {error}") from error
 
@@ -146,23 +142,6 @@ class LocalProvider(SandboxProvider):
             )
         return self._etc
 
-    def _fill(self, sandbox: Path) -> None:
-        for name in ("root", "etc", "shm"):
-            (sandbox / name).mkdir(exist_ok=True)
-        (sandbox / "shm").chmod(0o1777)
-        (sandbox / BUSY).touch()
-        uid = _uid(sandbox)
-        shown = 1000 if uid is None else uid
-        for name, text in {
-            "passwd": f"root:x:0:0::/:/bin/sh\nagent:x:{shown}:{shown}::{HOME}:/bin/sh\n",
-            "group": f"root:x:0:\nagent:x:{shown}:\n",
-        }.items():
-            (sandbox / "etc" / name).write_text(text, encoding="ascii")
-            (sandbox / "etc" / name).chmod(0o644)
-        tree = _tree(sandbox)
-        for folder, mode in _FOLDERS.items():
-            tree.make_folder(folder, mode=mode)
-
 
 PROVIDER = LocalProvider
 
@@ -186,7 +165,7 @@ class LocalSandbox(Sandbox):
         self._folder = folder
         self._isolation = isolation
         self._hidden = hidden
-        self._tree = _tree(folder)
+        self._tree = tree(folder)
 
     @override
     async def exec(
@@ -327,7 +306,7 @@ class LocalSandbox(Sandbox):
             own_etc=folder / "etc",
             shared_memory=folder / "shm",
             hidden=self._hidden,
-            uid=_uid(folder),
+            uid=uid(folder),
             network=network,
         )
 
@@ -338,15 +317,6 @@ def _limits(spec: SandboxSpec) -> Limits:
         file_bytes=(spec.disk_mb or DEFAULT_FILE_MB) * _MIB,
         processes=spec.processes or DEFAULT_PROCESSES,
     )
-
-
-def _tree(sandbox: Path) -> Tree:
-    return Tree(sandbox / "root", home=HOME, uid=_uid(sandbox))
-
-
-def _uid(sandbox: Path) -> int | None:
-    digest = hashlib.sha256(os.fsencode(sandbox)).digest()
-    return unprivileged_uid(int.from_bytes(digest[:8]))
 
 
 def _lost(ref: SandboxRef) -> SandboxLostError:
