@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from datetime import datetime
@@ -36,6 +37,8 @@ _HIDDEN = re.compile(
 
 def visible(text: str) -> str:
     """The text with what can't be seen or sent shown as an escape; lines and tabs stay."""
+    if text.isascii() and text.isprintable():  # nearly all there is
+        return text
     return _HIDDEN.sub(lambda found: _escaped(found[0]), text.replace("\r\n", "\n"))
 
 
@@ -54,14 +57,17 @@ def finalized(value: object) -> object:
 
 def ident(value: str, *, tail: int = _TAIL) -> Markup:
     """An id that is cut in the middle where it has no room, and is copied whole."""
+    # Written by hand, since there are many on a page and ``Markup.format`` is slow.
     shown = visible(value)
     if len(shown) <= 2 * tail:
-        return Markup('<span class="id"><span>{}</span></span>').format(shown)
-    return Markup('<span class="id" title="{}"><span>{}</span><span>{}</span></span>').format(
-        shown, shown[:-tail], shown[-tail:]
+        return Markup(f'<span class="id"><span>{escape(shown)}</span></span>')
+    head, end = escape(shown[:-tail]), escape(shown[-tail:])
+    return Markup(
+        f'<span class="id" title="{head}{end}"><span>{head}</span><span>{end}</span></span>'
     )
 
 
+@functools.cache
 def status_mark(status: str, *, is_canceling: bool = False, word: bool = False) -> Markup:
     """A status: its mark, and its word for those who want or need it."""
     said = "canceling" if is_canceling else status
@@ -80,8 +86,9 @@ def moment(at: datetime | None, now: datetime) -> Markup:
     shape = "%H:%M:%S" if at.date() == now.date() else "%b %d %H:%M"
     if at.year != now.year:
         shape = "%Y-%m-%d"
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        at.isoformat().replace("+00:00", "Z"), f"{at:%Y-%m-%d %H:%M:%S} UTC", at.strftime(shape)
+    exact = at.isoformat().replace("+00:00", "Z")
+    return Markup(
+        f'<time datetime="{exact}" title="{at:%Y-%m-%d %H:%M:%S} UTC">{at:{shape}}</time>'
     )
 
 
