@@ -299,7 +299,7 @@ def hostile(index: RunIndex) -> None:
     def write(connection: Connection) -> None:
         connection.execute(insert(messages), [values])
 
-    index.reads._database.write(write)  # pyright: ignore[reportPrivateUsage] - no method records one yet
+    index.reads._database.write(write)  # pyright: ignore[reportPrivateUsage] - whatever a turn allows
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ async def test_a_whole_conversation_is_downloaded(
     def write(connection: Connection) -> None:
         connection.execute(insert(messages), values)
 
-    index.reads._database.write(write)  # pyright: ignore[reportPrivateUsage] - no method records one yet
+    index.reads._database.write(write)  # pyright: ignore[reportPrivateUsage] - whatever a turn allows
 
     lines = (await browser.get("/run/messages.jsonl?id=r")).text.splitlines()
     shown = (await browser.get("/run/messages.json?id=r")).json()
