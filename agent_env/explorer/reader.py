@@ -281,7 +281,7 @@ class Views:
             now=now,
             group=group,
             pass_at={k: figures.pass_at(k) for k in ks},
-            histogram=rows.histogram([m.reward for m in marks if m.reward is not None]),
+            histogram=rows.histogram(reads.rewards(run_group_id)),
             marks=tuple(rows.mark(found) for found in marks),
             members=tuple(
                 MemberRow(row=rows.run_row(run, now), advantage=advantage)

@@ -153,6 +153,14 @@ def marks(
     return {group: tuple(each) for group, each in found.items()}
 
 
+def rewards(connection: Connection, run_group_id: str) -> tuple[float, ...]:
+    """See ``IndexReads.rewards``."""
+    statement = select(runs.c.reward).where(
+        runs.c.run_group_id == run_group_id, runs.c.reward.is_not(None), is_latest()
+    )
+    return tuple(connection.execute(statement).scalars())
+
+
 def step_tallies(connection: Connection, run_group_id: str) -> tuple[StepTally, ...]:
     """See ``IndexReads.step_tallies``."""
     in_group = and_(runs.c.run_group_id == run_group_id, is_latest())

@@ -70,6 +70,10 @@ class IndexReads:
         """The first members of each group, in order. A re-run replaces what it re-ran."""
         return self._database.read(_looks.marks, run_group_ids, limit=limit)
 
+    def rewards(self, run_group_id: str) -> tuple[float, ...]:
+        """The rewards of a group's scored members, in no order."""
+        return self._database.read(_looks.rewards, run_group_id)
+
     def step_tallies(self, run_group_id: str) -> tuple[StepTally, ...]:
         """Which steps the members of a group got to, in the order they were first reached."""
         return self._database.read(_looks.step_tallies, run_group_id)

@@ -104,6 +104,17 @@ def test_marks_are_the_first_members_of_each_group_and_a_re_run_replaces(index: 
     assert [mark.run_id for mark in found["g2"]] == ["g2-0000", "g2-0001"]
 
 
+def test_rewards_are_those_of_the_scored_members_and_a_re_run_replaces(index: RunIndex) -> None:
+    index.open_group(new_group("g"), new_members("g"))
+    for number, reward in enumerate((1.0, 2.0, None)):
+        run = new_run(f"g-{number:04d}", run_group_id="g", member_index=number)
+        index.finish_run(finished(run, reward=reward), at=T0)
+    again = new_run("again", run_group_id="g", member_index=1, created_at=T0 + seconds(9))
+    index.finish_run(finished(again, reward=0.5), at=T0 + seconds(10))
+
+    assert sorted(index.reads.rewards("g")) == [0.5, 1.0]
+
+
 def test_steps_of_a_group_are_tallied_in_the_order_they_were_reached(index: RunIndex) -> None:
     index.open_group(new_group("g"), new_members("g"))
     for number in range(2):

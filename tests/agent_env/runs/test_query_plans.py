@@ -95,6 +95,7 @@ CASES: list[tuple[Callable[[RunIndex], object], str]] = [
     (lambda i: i.reads.first_listed(since=T0, limit=9), "COVERING INDEX ix_runs_created"),
     (lambda i: i.reads.task_ids(), "COVERING INDEX ix_runs_task"),
     (lambda i: i.reads.marks(["grp"], limit=9), "ix_runs_group"),
+    (lambda i: i.reads.rewards("grp"), "COVERING INDEX ix_runs_group"),
     (lambda i: i.reads.step_tallies("grp"), "ix_runs_group"),
     (lambda i: i.reads.message_page("run-1"), "sqlite_autoindex_messages_1"),
     (lambda i: i.reads.count_messages("run-1"), "sqlite_autoindex_messages_1"),
