@@ -167,7 +167,7 @@ def rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
     """The figures of one database as a table of docs/performance.md."""
     few, many = figures["pages"]
     table: list[tuple[str, ...]] = [
-        ("question", f"{few:,} runs: p50, p95", f"{many:,} runs: p50, p95", "to that of few")
+        ("question", f"{int(few):,} runs: p50, p95", f"{int(many):,} runs: p50, p95", "to that of few")
     ]
     for what in figures["pages"][few]:
         small, large = figures["pages"][few][what], figures["pages"][many][what]
@@ -181,7 +181,7 @@ def rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
         )
     for writers, per_s in figures["written"].items():
         table.append((f"listed and ended, {writers} writing", "", f"{per_s:.0f} a second", ""))
-    per_run = figures["bytes"][many] / many
+    per_run = figures["bytes"][many] / int(many)
     table.append(("size on disk", "", f"{figures['bytes'][many] / 1e6:,.0f} MB", ""))
     table.append(("of that, a run", "", f"{per_run:,.0f} bytes", ""))
     return table
@@ -193,8 +193,11 @@ def _database(kind: str) -> Generator[str]:
         with tempfile.TemporaryDirectory() as folder:
             yield f"sqlite:///{Path(folder) / 'index.sqlite'}"
     else:
-        # As it is installed: what is committed is on the disk.
-        with running_postgres(settings={"fsync": "on"}) as server, server.database() as url:
+        # As it is installed: what is committed is on the disk, and little of it in memory.
+        with (
+            running_postgres(settings={"fsync": "on", "shared_buffers": "128MB"}) as server,
+            server.database() as url,
+        ):
             yield url
 
 

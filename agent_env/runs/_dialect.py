@@ -2,7 +2,6 @@
 
 import functools
 import math
-import statistics
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -30,6 +29,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.types import TypeDecorator
 
 from agent_env.runs.tables import runs
+from agent_env.scores import mean_and_std
 
 POSTGRESQL = ("postgresql", "postgres")
 """How a URL may call it."""
@@ -191,12 +191,9 @@ class _Rewards:
 
 class _Mean(_Rewards):
     def finalize(self) -> float | None:
-        return float(statistics.mean(self.rewards)) if self.rewards else None
+        return mean_and_std(self.rewards)[0]
 
 
 class _Std(_Rewards):
     def finalize(self) -> float | None:
-        try:
-            return statistics.stdev(self.rewards) if len(self.rewards) > 1 else None
-        except OverflowError:  # no float holds it
-            return None
+        return mean_and_std(self.rewards)[1]
