@@ -167,7 +167,12 @@ def rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
     """The figures of one database as a table of docs/performance.md."""
     few, many = figures["pages"]
     table: list[tuple[str, ...]] = [
-        ("question", f"{int(few):,} runs: p50, p95", f"{int(many):,} runs: p50, p95", "to that of few")
+        (
+            "question",
+            f"{int(few):,} runs: p50, p95",
+            f"{int(many):,} runs: p50, p95",
+            "to that of few",
+        )
     ]
     for what in figures["pages"][few]:
         small, large = figures["pages"][few][what], figures["pages"][many][what]
