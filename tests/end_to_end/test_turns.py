@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import JsonValue
@@ -23,10 +24,15 @@ from tests.end_to_end.who_dies import LONG, Process, assert_ended, left_behind, 
 
 SERVER = ROOT / "tests/agent_env/tools/stdio_server.py"
 PLAYER = Path(__file__).with_name("turn_player.py")
-ASK: JsonValue = {"id": "ask", "type": "prompt_agent", "prompt": "do it"}
+
+
+def ask(step_id: str = "ask", **more: JsonValue) -> JsonValue:
+    return {"id": step_id, "type": "prompt_agent", "prompt": "do it", **more}
+
+
 TASK: JsonValue = {
     "id": "turns",
-    "steps": [box(), ASK, command("check", "wc -l < log", score_from="stdout")],
+    "steps": [box(), ask(), command("check", "wc -l < log", score_from="stdout")],
 }
 
 
@@ -43,10 +49,10 @@ def player(product: Product, how: str, run_id: str, commands: list[str]) -> Proc
     )
 
 
-async def started(product: Product, **more: JsonValue) -> tuple[Episode, Turn]:
+async def started(product: Product, **more: int) -> tuple[Episode, Turn]:
     """An episode at its turn."""
-    steps: list[JsonValue] = [box(), {**ASK, **more}]  # pyright: ignore[reportGeneralTypeIssues]
-    spec = EpisodeSpec.from_task(Task.of({"id": "turns", "steps": steps}))
+    task = Task.of({"id": "turns", "steps": [box(), ask("ask", **more)]})
+    spec = EpisodeSpec.from_task(task)
     episode = await product.trainer.start(spec)
     turn = await episode.next_turn()
     assert turn is not None
@@ -137,8 +143,8 @@ async def test_a_turn_whose_host_is_lost_begins_again_on_another(
 async def test_tools_of_a_server_in_the_sandbox_are_played_with(product: Product) -> None:
     brought = command("bring", "cat > server.py", stdin=SERVER.read_text(encoding="utf-8"))
     servers: JsonValue = {"small": {"command": ["python3", "server.py"]}}
-    ask: JsonValue = {**ASK, "tools": [], "mcp_servers": servers}  # pyright: ignore[reportGeneralTypeIssues]
-    task = Task.of({"id": "mcp", "steps": [box(), brought, ask]})
+    steps = [box(), brought, ask(tools=[], mcp_servers=servers)]
+    task = Task.of({"id": "mcp", "steps": steps})
     with worker(product):
         episode = await product.trainer.start(EpisodeSpec.from_task(task))
         turn = await episode.next_turn()
@@ -219,6 +225,38 @@ async def test_a_turn_stays_open_while_its_episode_goes_on_in_new_executions(
     assert executions.count(WorkflowExecutionStatus.CONTINUED_AS_NEW) == len(executions) - 1
 
 
+async def test_callers_that_went_away_while_they_waited_are_in_nobodys_way(tmp_path: Path) -> None:
+    """The engine takes ten requests of one episode at a time."""
+    async with local_trainer(Settings(state_dir=tmp_path)) as trainer:
+        task = Task.of({"id": "turns", "steps": [ask("one"), ask("two")]})
+        spec = EpisodeSpec.from_task(task)
+        playing = await trainer.start(spec)
+        turn = await playing.next_turn()
+        assert turn is not None
+        for _ in range(12):
+            await gone_waiting(playing)
+        for _ in range(12):
+            another = trainer.attach(playing.run_id)
+            await another.next_turn()
+            await gone_waiting(another)
+
+        async with asyncio.timeout(30):
+            await turn.end("1")
+            last = await playing.next_turn()
+            assert last is not None
+            await last.end("2")
+            result = await playing.result()
+
+    assert (last.step_id, result.status) == ("two", RunStatus.COMPLETED)
+
+
+async def gone_waiting(episode: Episode) -> None:
+    """Wait for a turn that does not come, and lose patience."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await episode.next_turn()
+
+
 async def test_a_long_conversation_leaves_a_short_history(product: Product) -> None:
     big = "x" * 100_000
     with worker(product):
@@ -243,7 +281,7 @@ async def test_a_long_conversation_leaves_a_short_history(product: Product) -> N
 
 
 def _arguments(called: dict[str, JsonValue]) -> str:
-    calls: list[dict[str, dict[str, str]]] = called["tool_calls"]  # pyright: ignore[reportAssignmentType]
+    calls: Any = called["tool_calls"]
     return calls[0]["function"]["arguments"]
 
 
