@@ -99,6 +99,17 @@ def test_a_server_that_was_away_is_connected_to_again(
     assert opened(index, "run-2").run_id == "run-2"
 
 
+def test_a_server_that_was_restarted_meanwhile_fails_nothing(
+    index: RunIndex, postgres: PostgresServer
+) -> None:
+    row = opened(index)
+    postgres.kill()
+    postgres.start()
+
+    assert opened(index, "run-2").run_id == "run-2"
+    assert index.get("run-1") == row
+
+
 def test_a_connection_that_is_cut_in_the_middle_undoes_the_work(
     database: Database, other: psycopg.Connection
 ) -> None:
@@ -202,7 +213,8 @@ def test_a_read_sees_one_state_and_writes_nothing(index: RunIndex, database: Dat
 def test_a_write_sees_what_was_committed_while_it_waited_whatever_the_servers_default(
     migrated_url: str,
 ) -> None:
-    strict = f"{migrated_url}?options=-c%20default_transaction_isolation%3Dserializable"
+    level = "default_transaction_isolation%3Drepeatable%5C%20read"
+    strict = f"{migrated_url}?options=-c%20{level}"
     first, second = RunIndex.open(strict), RunIndex.open(strict)
 
     def open_one(number: int) -> str:
