@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from temporalio import activity
 
-from agent_env.errors import RunIndexError, SandboxUnavailableError
+from agent_env.errors import RunIndexError, SandboxUnavailableError, error_text
 from agent_env.outcome import success
 from agent_env.results import used_types
 from agent_env.runs import RunIndex, RunRecord, Succeeded
@@ -14,8 +14,9 @@ from agent_env.sandboxes import Providers
 from agent_env.specs import Ending, RunSteps, StepsDone
 from agent_env.steps.runner import SegmentRunner
 
-_TEARDOWN = timedelta(seconds=1)
-"""What takes longer is left to ``finish``: who waits for the outcome alone shall have it soon."""
+_PATIENCE = timedelta(seconds=1)
+"""With teardown, and then with the index. What takes longer is left to ``finish``: who waits for
+the outcome alone shall have it soon."""
 
 
 class Successes:
@@ -51,17 +52,15 @@ class Successes:
         types = {*ending.sandbox_types, *used_types((*order.reports, *done.reports))}
         if not await self._is_torn_down(order.run_id, types):
             return done
-        row = await asyncio.to_thread(
-            self._written,
-            Succeeded(
-                run_id=order.run_id,
-                workflow_run_id=ending.workflow_run_id,
-                host=self._host,
-                epoch=order.epoch,
-                outcome=outcome,
-                reports=(*ending.retried, *order.reports, *done.reports),
-            ),
+        succeeded = Succeeded(
+            run_id=order.run_id,
+            workflow_run_id=ending.workflow_run_id,
+            host=self._host,
+            epoch=order.epoch,
+            outcome=outcome,
+            reports=(*ending.retried, *order.reports, *done.reports),
         )
+        row = await self._written(succeeded)
         if row is None:
             return done
         await self._runner.clean(order.run_id)
@@ -69,14 +68,16 @@ class Successes:
 
     async def _is_torn_down(self, run_id: str, types: set[str]) -> bool:
         try:
-            async with asyncio.timeout(_TEARDOWN.total_seconds()):
+            async with asyncio.timeout(_PATIENCE.total_seconds()):
                 return not await self._providers.destroy_owned(run_id, types=types)
         except (TimeoutError, SandboxUnavailableError):
             return False
 
-    def _written(self, succeeded: Succeeded) -> RunRecord | None:
+    async def _written(self, succeeded: Succeeded) -> RunRecord | None:
+        # A write that is given up may still be done later: it says what `finish` says.
         try:
-            return self._index.succeed_run(succeeded, at=self._now())
-        except RunIndexError as error:
-            activity.logger.warning("its end is not recorded yet: %s", error)
+            async with asyncio.timeout(_PATIENCE.total_seconds()):
+                return await asyncio.to_thread(self._index.succeed_run, succeeded, at=self._now())
+        except (TimeoutError, RunIndexError) as error:
+            activity.logger.debug("its end is left to `finish`: %s", error_text(error))
             return None

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from threading import Lock
 from typing import TypeVar
 
 from typing_extensions import override
@@ -73,6 +74,7 @@ class LocalProvider(SandboxProvider):
         self._folders = Folders(self._state_dir / "sandboxes", self.type)
         self._given_isolation = isolation
         self._etc: Path | None = None
+        self._destroying: dict[Path, Lock] = {}
 
     @cached_property
     def isolation(self) -> Isolation:
@@ -118,15 +120,20 @@ class LocalProvider(SandboxProvider):
         return await asyncio.to_thread(self._folders.owners)
 
     def _destroy(self, path: Path, isolation: Isolation) -> None:
-        if not path.exists() and isolation.is_rooted:
-            return
-        close(path)
-        try:
-            end_use(path, isolation)
-            remove_tree(path)
-        except OSError as error:
-            raise SandboxUnavailableError(f"a local sandbox can't be removed: {error}") from error
-        self._folders.forget(path)
+        # Whoever gave up waiting for an earlier call has left it at work.
+        with self._destroying.setdefault(path, Lock()):
+            if not path.exists() and isolation.is_rooted:
+                return
+            close(path)
+            try:
+                end_use(path, isolation)
+                remove_tree(path)
+            except OSError as error:
+                raise SandboxUnavailableError(
+                    f"a local sandbox can't be removed: {error}"
+                ) from error
+            self._folders.forget(path)
+        self._destroying.pop(path, None)
 
     async def _found_isolation(self) -> Isolation:
         if "isolation" in self.__dict__ or self._given_isolation:

@@ -71,7 +71,7 @@ async def test_a_retried_failure_stays_in_the_record_of_a_completed_episode(
 
 
 @pytest.mark.parametrize(
-    ("function", "kind", "said", "shown"),
+    ("function", "error_type", "said", "shown"),
     [
         ("raises_megabytes", "ValueError", "first words xx", "characters cut …"),
         ("raises_nul", "ValueError", "nul \0 inside", "inside"),
@@ -80,7 +80,7 @@ async def test_a_retried_failure_stays_in_the_record_of_a_completed_episode(
     ],
 )
 async def test_an_error_of_any_size_and_content_reaches_result_row_and_screen(
-    shared: Product, function: str, kind: str, said: str, shown: str
+    shared: Product, function: str, error_type: str, said: str, shown: str
 ) -> None:
     """L5."""
     played = await play(shared, python("bad", function))
@@ -88,7 +88,7 @@ async def test_an_error_of_any_size_and_content_reaches_result_row_and_screen(
 
     step = played.steps["bad"]
     assert (played.result.status, played.row.status) == (RunStatus.FAILED, RunStatus.FAILED)
-    assert (played.result.error_type, played.row.error_type, step.error_type) == (kind,) * 3
+    assert (played.result.error_type, played.row.error_type, step.error_type) == (error_type,) * 3
     for text in (played.result.error, played.row.error, step.error):
         assert text is not None
         assert said in text
@@ -144,7 +144,7 @@ async def test_output_that_is_not_utf_8_shows_replacement_characters(shared: Pro
 
 
 @pytest.mark.parametrize(
-    ("function", "kind", "message"),
+    ("function", "error_type", "message"),
     [
         ("raises_unpicklable", "UnpicklableError", "this and that"),
         ("raises_group", "KeyError", "'root' (and 1 more in the same group)"),
@@ -153,14 +153,14 @@ async def test_output_that_is_not_utf_8_shows_replacement_characters(shared: Pro
     ],
 )
 async def test_whatever_a_step_raises_fails_its_episode_and_the_worker_lives(
-    shared: Product, worker: WorkerProcess, function: str, kind: str, message: str
+    shared: Product, worker: WorkerProcess, function: str, error_type: str, message: str
 ) -> None:
     """L7."""
     played = await play(shared, python("bad", function))
     after = await play(shared, python("good", "returns_true"))
 
     assert played.result.status is played.row.status is RunStatus.FAILED
-    assert played.result.error_type == played.row.error_type == kind
+    assert played.result.error_type == played.row.error_type == error_type
     assert played.row.error is not None
     assert played.row.error.startswith(f"step 'bad': {message}")
     assert after.result.status is RunStatus.COMPLETED

@@ -165,7 +165,6 @@ async def on_small_disk(small_disk: Path, tmp_path: Path) -> AsyncGenerator[Prod
         yield product
 
 
-@on_sqlite
 async def test_on_a_disk_that_is_full(
     on_small_disk: Product, small_disk: Path, tmp_path: Path
 ) -> None:
