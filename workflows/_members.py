@@ -63,8 +63,8 @@ class Members:
         # Those of a larger group outlive an execution of its workflow. The engine does to them
         # what it does when a group is terminated, also when the workflow continues as new.
         self.is_large = self._size * _EVENTS_EACH > MOST_EVENTS and not is_first_way
-        if self._inherited:
-            self._spawn(self._await_inherited())
+        self._awaiting: asyncio.Task[None] | None = None
+        self.await_inherited()
 
     @property
     def is_waiting(self) -> bool:
@@ -128,6 +128,17 @@ class Members:
     async def ended(self) -> None:
         """Wait until every member that was started has ended."""
         await workflow.wait_condition(lambda: not self.is_open)
+
+    def await_inherited(self) -> None:
+        """Wait beside all else for runs that an earlier execution of this workflow started."""
+        if self._inherited:
+            self._awaiting = asyncio.create_task(self._await_inherited())
+
+    async def rest(self) -> None:
+        """Wait for them no more."""
+        if self._awaiting is not None:
+            self._awaiting.cancel()
+            await workflow.wait([self._awaiting])
 
     def cancel_children(self, reason: str) -> None:
         """Ask one after the other, as groups of an earlier version do."""
@@ -220,7 +231,6 @@ class Members:
         self._left(run_id)
 
     async def _await_inherited(self) -> None:
-        """Wait for runs that an earlier execution of this workflow started."""
         while self._inherited:
             ended = await workflow.execute_activity_method(
                 GroupActivities.await_members,

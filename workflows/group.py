@@ -40,6 +40,7 @@ class RolloutGroupWorkflow:
         self._members: Members | None = None
         self._replacing = 0
         self._is_ending = False
+        self._background: list[asyncio.Task[None]] = []
         self._over: str | None = None
 
     @workflow.run
@@ -59,9 +60,13 @@ class RolloutGroupWorkflow:
         with contextlib.suppress(asyncio.CancelledError):  # the reason is asked for below
             if await self._play(members):
                 await shielded(workflow.wait_condition(workflow.all_handlers_finished))
+                # Whatever still asks for something would do so after the last command.
+                await shielded(workflow.wait(self._background))
+                await shielded(members.rest())
                 if workflow.cancellation_reason() is None:
                     progress = members.progress(self._opened_at)
                     workflow.continue_as_new(start.model_copy(update={"progress": progress}))
+                members.await_inherited()
         self._is_ending = True
         reason = workflow.cancellation_reason()
         if is_first_way and reason is not None:
@@ -147,9 +152,9 @@ class RolloutGroupWorkflow:
         Returns:
             Whether the next execution is to go on with it.
         """
-        background = [asyncio.create_task(members.keep_looking())]
+        self._background = [asyncio.create_task(members.keep_looking())]
         if self._start.group_deadline is not None:
-            background.append(asyncio.create_task(self._keep_time(members)))
+            self._background.append(asyncio.create_task(self._keep_time(members)))
         try:
             while workflow.cancellation_reason() is None and not await self._is_over(members):
                 seen = members.changes
@@ -162,7 +167,7 @@ class RolloutGroupWorkflow:
                     break
                 await members.changed(seen)
         finally:
-            for task in background:
+            for task in self._background:
                 task.cancel()
         return False
 
