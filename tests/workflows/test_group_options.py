@@ -12,7 +12,7 @@ from agent_env.errors import InvalidSpecError
 from agent_env.plugin import EpisodePlugin
 from agent_env.status import RunStatus
 from tests.workflows.conftest import EpisodeHarness, Script
-from workflows import _members
+from workflows import _members, _window
 from workflows.registry import WORKFLOWS
 
 PATIENT = timedelta(seconds=90)
@@ -255,6 +255,23 @@ async def test_a_group_that_is_longer_than_a_history_goes_on_in_the_next_one(
     lengths = [len(history.events) for history in await histories(episodes, "grp")]
     assert len(lengths) > 2
     assert max(lengths) < 150
+
+
+async def test_a_group_that_looks_for_room_goes_on_in_the_next_execution(
+    episodes: EpisodeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is under way when an execution ends must ask for nothing after its last command."""
+    monkeypatch.setattr(_members, "MOST_EVENTS", 60)
+    monkeypatch.setattr(_window, "_FIRST_PAUSE", timedelta(milliseconds=1))
+    group = await episodes.trainer.start_group(episodes.spec(SCORES), size=60, run_group_id="grp")
+
+    await episodes.until(
+        lambda: episodes.index.group("grp").figures.completed == 60, within=PATIENT
+    )
+    result = await group.result()
+
+    assert (result.figures.n, result.figures.completed) == (60, 60)
+    assert len(await histories(episodes, "grp")) > 2
 
 
 async def test_a_canceled_group_cancels_what_earlier_executions_started(
