@@ -4,11 +4,11 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import JsonValue
-from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
 from agent_env import ids, names
@@ -154,6 +154,30 @@ async def test_an_open_turn_is_handed_out_again_with_what_was_recorded(
     with pytest.raises(TurnError, match="is over"):
         await first.record_model_call("too late")
     assert (await episode.result()).status is RunStatus.COMPLETED
+
+
+async def test_what_is_asked_again_because_its_answer_was_lost_is_done_once(
+    episodes: EpisodeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = cast(Any, WorkflowHandle).execute_update
+
+    async def asked_again(self: WorkflowHandle[Any, Any], *args: Any, **how: Any) -> object:
+        await once(self, *args, **how)  # nobody hears this answer
+        return await once(self, *args, **how)
+
+    monkeypatch.setattr(WorkflowHandle, "execute_update", asked_again)
+    episode = await started(episodes)
+    turn = await turn_of(episode)
+    async with turn.tools() as tools:
+        await turn.record_model_call(calls(write("note", "x")), usage={"prompt_tokens": 7})
+        await tools.call(*write("note", "x"))
+    await turn.record_model_call("done")
+    await turn.end("done")
+
+    said = episodes.index.conversations.of_run(episode.run_id)
+    assert [each.message["role"] for each in said] == ["user", "assistant", "tool", "assistant"]
+    assert (await episode.result()).status is RunStatus.COMPLETED
+    assert episodes.row(episode.run_id).prompt_tokens == 7
 
 
 async def test_a_trainer_that_was_overtaken_is_told(episodes: EpisodeHarness) -> None:
