@@ -119,3 +119,16 @@ async def test_read_only_pages_offer_no_change(make_app: MakeApp, index: RunInde
 
     assert all("read-only" in page for page in pages)
     assert not any(re.search(r"data-(cancel|again|terminate)", page) for page in pages)
+
+
+async def test_what_nobody_knows_while_temporal_is_away_is_not_shown_as_fine(
+    browser: httpx.AsyncClient, index: RunIndex
+) -> None:
+    page = (await browser.get("/health")).text
+
+    rows = dict(re.findall(r'<th scope="row">(\w[\w ]*)</th>\s*<td>(.*?)</td>', page, re.DOTALL))
+    assert "✓" in rows["run index"]
+    assert "✕" in rows["Temporal"]
+    for part in ("workers", "agreement"):
+        assert "not known" in rows[part]
+        assert "✓" not in rows[part]
