@@ -123,10 +123,11 @@ async def test_a_worker_asked_to_stop_hands_the_looking_on(product: Product) -> 
     client = product.trainer.client
     history = await client.get_workflow_handle(names.RECONCILER_ID).fetch_history()
     assert error == "terminated: handed on"
-    # Each was answered: none had to be given up because its worker no longer heartbeat.
+    # Each was answered: none had to be given up because its worker no longer heartbeat. The third
+    # worker may find its repair in the second one's answer: then its own look isn't in there yet.
     began = EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED
     starts = [event for event in history.events if event.event_type == began]
-    assert len(starts) >= 3
+    assert len(starts) >= 2
     attempts = [event.activity_task_started_event_attributes.attempt for event in starts]
     assert set(attempts) == {1}
 
