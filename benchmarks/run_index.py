@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from sqlalchemy import Connection, Engine, event, text
 
 from agent_env.runs import RunCursor, RunFilter, RunIndex
 from agent_env.runs._database import Database
+from agent_env.runs.reads import IndexReads
 from agent_env.runs.tables import metadata
 from agent_env.status import LIVE as LIVE_STATUSES
 from agent_env.status import RunStatus
@@ -36,14 +38,17 @@ WRITES_S = 5.0
 ROUNDS = 200
 
 
+def _cursor(at: int) -> RunCursor:
+    return RunCursor(created_at=moment(at), run_id=run_id(at))
+
+
 def _deep(index: RunIndex, runs: int, turn: int) -> object:
-    at = runs - 50 * min(1000, runs // 100) - turn
-    return index.page(RunFilter(), after=RunCursor(created_at=moment(at), run_id=run_id(at)))
+    return index.page(RunFilter(), after=_cursor(runs - 50 * min(1000, runs // 100) - turn))
 
 
 def _filtered(index: RunIndex, runs: int, turn: int) -> object:
     where = RunFilter(
-        status=(RunStatus.FAILED,),
+        status=(RunStatus.COMPLETED,),  # of which ten thousand runs hold a page, too
         task_id=f"task-{turn % TASKS}",
         created_after=moment(runs // 4),
         created_before=END,
@@ -66,12 +71,14 @@ PAGES: dict[str, Ask] = {
     "one run": lambda index, runs, turn: index.get(run_id(turn * 37 % runs)),
     "runs of a host: what its room is": lambda index, _, __: index.count_running("host-1"),
 }
-COUNTS = {
-    "count of all runs": "SELECT count(*) FROM runs",
-    "count of failed runs, to 10,000": (
-        "SELECT count(*) FROM (SELECT 1 FROM runs WHERE status = 'FAILED' LIMIT 10001) AS few"
+COUNTS: dict[str, Callable[[IndexReads, int, int], object]] = {
+    "count of live runs": lambda reads, _, __: reads.live_counts(),
+    "count of runs newer than one, to 100": lambda reads, runs, turn: reads.count_newer(
+        RunFilter(), than=_cursor(runs - 500 - turn)
     ),
+    "count of runs with something still up": lambda reads, _, __: reads.count_still_up(),
 }
+ALL_RUNS = "exact count of all runs, for comparison: no page asks for it"
 
 
 def measured(url: str, *, counts: tuple[int, ...]) -> dict[str, Any]:
@@ -84,12 +91,12 @@ def measured(url: str, *, counts: tuple[int, ...]) -> dict[str, Any]:
         database = Database(url)
         index = RunIndex(database)
         _say("asks")
-        figures["pages"][runs] = {
-            what: _timed(database, index, ask, runs) for what, ask in PAGES.items()
-        }
-        figures["pages"][runs] |= {
-            what: _replayed(database, [[(sql, ())]] * 20) for what, sql in COUNTS.items()
-        }
+        reads = IndexReads(database)
+        asks = {what: partial(ask, index, runs) for what, ask in PAGES.items()}
+        asks |= {what: partial(ask, reads, runs) for what, ask in COUNTS.items()}
+        pages = {what: _timed(database, ask) for what, ask in asks.items()}
+        pages[ALL_RUNS] = _replayed(database, [[("SELECT count(*) FROM runs", ())]] * 20)
+        figures["pages"][runs] = pages
         figures["bytes"][runs] = database.read(_size)
         database.close()
     figures["written"] = {}
@@ -99,11 +106,11 @@ def measured(url: str, *, counts: tuple[int, ...]) -> dict[str, Any]:
     return figures
 
 
-def _timed(database: Database, index: RunIndex, ask: Ask, runs: int) -> dict[str, float]:
+def _timed(database: Database, ask: Callable[[int], object]) -> dict[str, float]:
     asked: list[list[tuple[str, Any]]] = []
     for turn in range(ROUNDS):
         with statements() as found:
-            ask(index, runs, turn)
+            ask(turn)
         asked.append(found)
     return _replayed(database, asked)
 

@@ -108,14 +108,14 @@ def tag_items(dialect: str) -> TableValuedAlias:
     return func.json_each_text(cast(runs.c.tags, JSON)).table_valued("key", "value")
 
 
-def mean_of(dialect: str, rewards: Column[Any]) -> ColumnElement[Any]:
+def mean_of(dialect: str, rewards: ColumnElement[Any]) -> ColumnElement[Any]:
     """An aggregate: the mean; None of nothing."""
     if dialect == "sqlite":
         return func.agent_env_mean(rewards)
     return type_coerce(func.avg(_exact(rewards)), _Float)
 
 
-def std_of(dialect: str, rewards: Column[Any]) -> ColumnElement[Any]:
+def std_of(dialect: str, rewards: ColumnElement[Any]) -> ColumnElement[Any]:
     """An aggregate: the sample standard deviation; None under two, and where no float holds it."""
     if dialect == "sqlite":
         return func.agent_env_std(rewards)
@@ -137,7 +137,7 @@ def epoch_seconds(dialect: str, at: ColumnElement[Any]) -> ColumnElement[Any]:
     return cast(func.floor(func.extract("epoch", at)), BigInteger)
 
 
-def _exact(rewards: Column[Any]) -> ColumnElement[Any]:
+def _exact(rewards: ColumnElement[Any]) -> ColumnElement[Any]:
     """As decimals, of which a sum of squares neither cancels nor overflows.
 
     By way of text: PostgreSQL's own cast keeps 15 digits of 17.

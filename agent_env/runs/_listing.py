@@ -26,7 +26,9 @@ from sqlalchemy import (
 
 from agent_env.runs import _dialect
 from agent_env.runs._columns import AnyText
-from agent_env.runs.queries import conditions, figures_of, run_record
+from agent_env.runs._figures import figures_of
+from agent_env.runs._literals import at_most, has_status
+from agent_env.runs.queries import conditions, run_record
 from agent_env.runs.records import (
     GroupFilter,
     GroupPage,
@@ -108,12 +110,15 @@ def count_newer(
 ) -> int:
     """See ``IndexReads.count_newer``."""
     newer = [] if than is None else [_is_past(than, is_oldest=True)]
-    # Only what is new is looked through, so nothing more bounds the search.
     dialect = connection.dialect.name
-    looked = _keys(_without_loose(where), newer, None, SEARCHED, dialect, is_oldest=True)
-    loose = list(conditions(_only_loose(where), dialect))
-    matching = select(literal(1)).where(runs.c.run_id.in_(select(looked.subquery().c.run_id)))
-    found = matching.where(*loose).limit(limit).subquery()
+    # Only what is new is looked through, so nothing more bounds the search.
+    looked_at = SEARCHED if _is_loose(where) else limit
+    keys = _keys(_without_loose(where), newer, None, looked_at, dialect, is_oldest=True)
+    found = keys.subquery()
+    if _is_loose(where):
+        loose = conditions(_only_loose(where), dialect)
+        matching = select(literal(1)).where(runs.c.run_id.in_(select(found.c.run_id)), *loose)
+        found = matching.limit(at_most(limit)).subquery()
     return connection.execute(select(func.count()).select_from(found)).scalar_one()
 
 
@@ -140,7 +145,7 @@ def group_list(
     edge = None
     if where.task_id is not None or where.text:
         keys = statement.with_only_columns(run_groups.c.created_at, run_groups.c.run_group_id)
-        edge = _last(connection, keys.limit(SEARCHED), SEARCHED)
+        edge = _last(connection, keys.limit(at_most(SEARCHED)), SEARCHED)
         if edge is not None:
             statement = statement.where(key >= _bound(edge.cursor, run_groups.c.run_group_id))
         if where.task_id is not None:
@@ -149,7 +154,7 @@ def group_list(
             statement = statement.where(
                 run_groups.c.run_group_id.icontains(where.text, autoescape=True)
             )
-    rows = connection.execute(statement.limit(limit + 1)).mappings().all()
+    rows = connection.execute(statement.limit(at_most(limit + 1))).mappings().all()
     figures = figures_of(connection, [row["run_group_id"] for row in rows[:limit]])
     found = tuple(
         GroupRecord(**row, figures=figures.get(row["run_group_id"], GroupFigures(n=0)))
@@ -183,7 +188,7 @@ def _ordered(
         .order_by(
             *((value.desc(), runs.c.run_id.desc()) if is_descending else (value, runs.c.run_id))
         )
-        .limit(limit + 1)
+        .limit(at_most(limit + 1))
     )
     if after is not None:
         last = select(value).where(runs.c.run_id == after.run_id)
@@ -234,19 +239,21 @@ def _keys(
     order = _by_creation(*key, is_oldest=is_oldest)
     statuses = _statuses(where)
     if statuses is None:
-        one = select(*key).where(*demands).order_by(*order).limit(limit)
+        one = select(*key).where(*demands).order_by(*order).limit(at_most(limit))
         return one.where(runs.c.status.in_(where.status)) if where.status else one
     if not statuses:
         return select(*key).where(false())
     each = [
-        select(*key).where(runs.c.status == status, *demands).order_by(*order).limit(limit)
+        select(*key).where(has_status(status), *demands).order_by(*order).limit(at_most(limit))
         for status in statuses
     ]
     if len(each) == 1:
         return each[0]
     merged = union_all(*(select(part.subquery()) for part in each)).subquery()
     merged_order = _by_creation(merged.c.created_at, merged.c.run_id, is_oldest=is_oldest)
-    return select(merged.c.created_at, merged.c.run_id).order_by(*merged_order).limit(limit)
+    return (
+        select(merged.c.created_at, merged.c.run_id).order_by(*merged_order).limit(at_most(limit))
+    )
 
 
 def _statuses(where: RunFilter) -> Sequence[RunStatus] | None:
@@ -277,7 +284,7 @@ def _only_loose(where: RunFilter) -> RunFilter:
 
 def _last(connection: Connection, keys: Select[Any, Any], count: int) -> _Key | None:
     """The last of so many keys; None when there are fewer."""
-    row = connection.execute(keys.offset(count - 1).limit(1)).first()
+    row = connection.execute(keys.offset(at_most(count - 1)).limit(at_most(1))).first()
     return None if row is None else _Key(row[0], row[1])
 
 

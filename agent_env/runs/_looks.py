@@ -13,7 +13,6 @@ from sqlalchemy import (
     case,
     func,
     literal,
-    literal_column,
     select,
     text,
     tuple_,
@@ -22,7 +21,8 @@ from sqlalchemy import (
 from agent_env.errors import InvalidSpecError, bounded
 from agent_env.runs import _dialect
 from agent_env.runs._columns import AnyText
-from agent_env.runs.queries import is_latest
+from agent_env.runs._figures import is_latest
+from agent_env.runs._literals import at_most, has_status
 from agent_env.runs.records import (
     GroupMark,
     LiveRow,
@@ -62,7 +62,7 @@ _LIVE_COLUMNS = (
 
 def live_counts(connection: Connection) -> tuple[int, int]:
     """See ``IndexReads.live_counts``."""
-    counted = [_count(select(literal(1)).where(runs.c.status == s), MOST_COUNTED) for s in LIVE]
+    counted = [_count(select(literal(1)).where(has_status(s)), MOST_COUNTED) for s in LIVE]
     row: Any = connection.execute(select(*counted)).one()
     return row[0], row[1]
 
@@ -73,9 +73,9 @@ def live_rows(connection: Connection, *, limit: int) -> tuple[LiveRow, ...]:
     for status in (RunStatus.RUNNING, RunStatus.QUEUED):
         newest: Any = (
             select(*_LIVE_COLUMNS)
-            .where(runs.c.status == status)
+            .where(has_status(status))
             .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
-            .limit(limit)
+            .limit(at_most(limit))
         )
         found += [LiveRow._make(row) for row in connection.execute(newest)]
     return tuple(found)
@@ -84,7 +84,9 @@ def live_rows(connection: Connection, *, limit: int) -> tuple[LiveRow, ...]:
 def new_rows(connection: Connection, *, since: datetime | None, limit: int) -> tuple[LiveRow, ...]:
     """See ``IndexReads.new_rows``."""
     statement = (
-        select(*_LIVE_COLUMNS).order_by(runs.c.created_at.desc(), runs.c.run_id.desc()).limit(limit)
+        select(*_LIVE_COLUMNS)
+        .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
+        .limit(at_most(limit))
     )
     if since is not None:
         statement = statement.where(runs.c.created_at >= since)
@@ -93,7 +95,7 @@ def new_rows(connection: Connection, *, since: datetime | None, limit: int) -> t
 
 def hosts(connection: Connection) -> Mapping[str, int]:
     """See ``IndexReads.hosts``."""
-    running = runs.c.status == literal_column(f"'{RunStatus.RUNNING}'")  # as its index says it
+    running = has_status(RunStatus.RUNNING)
     statement = select(runs.c.host, func.count()).where(running).group_by(runs.c.host)
     return {host: count for host, count in connection.execute(statement) if host is not None}
 
@@ -112,7 +114,7 @@ def task_ids(connection: Connection, *, limit: int) -> tuple[str, ...]:
     following = select(func.min(runs.c.task_id, type_=AnyText()))
     following = following.where(runs.c.task_id > ids.c.id).scalar_subquery()
     ids = ids.union_all(select(following).where(ids.c.id.is_not(None)))
-    found = connection.execute(select(ids.c.id).where(ids.c.id.is_not(None)).limit(limit))
+    found = connection.execute(select(ids.c.id).where(ids.c.id.is_not(None)).limit(at_most(limit)))
     return tuple(found.scalars())
 
 
@@ -181,7 +183,7 @@ def step_tallies(connection: Connection, run_group_id: str) -> tuple[StepTally, 
         select(runs.c.current_step.label("step"), func.count().label("n"))
         .where(
             in_group,
-            runs.c.status == RunStatus.RUNNING,
+            has_status(RunStatus.RUNNING),
             runs.c.current_step.is_not(None),
         )
         .group_by(runs.c.current_step)
@@ -210,7 +212,7 @@ def first_listed(connection: Connection, *, since: datetime, limit: int) -> date
         select(runs.c.created_at)
         .where(runs.c.created_at >= since)
         .order_by(runs.c.created_at.desc())
-        .limit(limit)
+        .limit(at_most(limit))
         .subquery()
     )
     first = func.min(newest.c.created_at, type_=runs.c.created_at.type)
@@ -231,7 +233,7 @@ def task_spans(
         )
         .where(runs.c.created_at >= since)
         .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
-        .limit(limit)
+        .limit(at_most(limit))
         .subquery()
     )
     dialect = connection.dialect.name
@@ -275,7 +277,7 @@ def message_page(
     if after is not None:
         last = tuple_(literal(after.epoch), literal(after.step_id, AnyText), literal(after.seq))
         statement = statement.where(tuple_(*key) > last)
-    statement = statement.limit(_MOST_SEARCHED if find else limit + 1)
+    statement = statement.limit(at_most(_MOST_SEARCHED if find else limit + 1))
     found: list[MessageRecord] = []
     chars = searched = 0
     place: MessagePlace | None = None
@@ -294,7 +296,11 @@ def message_page(
 
 
 def _count(statement: Any, limit: int) -> Any:
-    return select(func.count()).select_from(statement.limit(limit).subquery()).scalar_subquery()
+    return (
+        select(func.count())
+        .select_from(statement.limit(at_most(limit)).subquery())
+        .scalar_subquery()
+    )
 
 
 def place_of(word: str) -> MessagePlace:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,13 +15,11 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
-    case,
     cast,
     exists,
     false,
     func,
     literal,
-    literal_column,
     null,
     or_,
     select,
@@ -34,6 +31,8 @@ from agent_env.errors import InvalidSpecError, RunNotFoundError
 from agent_env.results import GroupResult, StepReport
 from agent_env.runs import _dialect
 from agent_env.runs._columns import AnyText
+from agent_env.runs._figures import figures_of, is_latest
+from agent_env.runs._literals import at_most, has_status
 from agent_env.runs.records import (
     GroupPage,
     GroupRecord,
@@ -55,9 +54,7 @@ _WITH_ERRORS = (RunStatus.FAILED, RunStatus.CANCELED)
 _FIND = select(runs).where(runs.c.run_id == bindparam("run_id"))
 _FIND_LOCKED = _FIND.with_for_update()
 _COUNT_RUNNING = select(func.count()).where(
-    runs.c.host == bindparam("host"),
-    # A literal: from a parameter SQLite can't tell that the partial index holds these rows.
-    runs.c.status == literal_column(f"'{RunStatus.RUNNING}'"),
+    runs.c.host == bindparam("host"), has_status(RunStatus.RUNNING)
 )
 
 
@@ -175,7 +172,9 @@ def groups(connection: Connection, *, after: RunCursor | None, limit: int) -> Gr
     """See ``RunIndex.groups``."""
     _check_limit(limit)
     key = (run_groups.c.created_at, run_groups.c.run_group_id)
-    statement = select(run_groups).order_by(*(column.desc() for column in key)).limit(limit + 1)
+    statement = (
+        select(run_groups).order_by(*(column.desc() for column in key)).limit(at_most(limit + 1))
+    )
     if after is not None:
         statement = statement.where(_is_before(after, *key))
     rows = connection.execute(statement).mappings().all()
@@ -203,16 +202,16 @@ def _page(where: RunFilter, after: RunCursor | None, limit: int, dialect: str) -
         found = select(runs.c.run_id, runs.c.created_at).where(*demands).cte("found")
         found = found.prefix_with("MATERIALIZED")
         first = select(found).order_by(found.c.created_at.desc(), found.c.run_id.desc())
-        return _rows_of(first.limit(limit).subquery(), limit)
+        return _rows_of(first.limit(at_most(limit)).subquery(), limit)
     if statuses is None:
-        return select(runs).where(*demands).order_by(*newest_first).limit(limit)
+        return select(runs).where(*demands).order_by(*newest_first).limit(at_most(limit))
     if not statuses:
         return select(runs).where(false())
     newest = [
         select(runs.c.run_id, runs.c.created_at)
-        .where(runs.c.status == status, *demands)
+        .where(has_status(status), *demands)
         .order_by(*newest_first)
-        .limit(limit)
+        .limit(at_most(limit))
         .subquery()
         for status in statuses
     ]
@@ -225,7 +224,7 @@ def _rows_of(keys: Subquery, limit: int) -> Select[Any]:
         select(runs)
         .join(keys, keys.c.run_id == runs.c.run_id)
         .order_by(keys.c.created_at.desc(), keys.c.run_id.desc())
-        .limit(limit)
+        .limit(at_most(limit))
     )
 
 
@@ -265,49 +264,6 @@ def conditions(where: RunFilter, dialect: str) -> Iterator[ColumnElement[bool]]:
         tag = _dialect.tag_items(dialect)
         wanted = and_(tag.c.key == literal(key, AnyText), tag.c.value == literal(value, AnyText))
         yield exists(select(literal(1)).select_from(tag).where(wanted))
-
-
-def figures_of(connection: Connection, group_ids: Sequence[str]) -> Mapping[str, GroupFigures]:
-    """The figures of these groups, by id; none of one without runs."""
-    statement = _figures_statement(connection.dialect.name)
-    rows = connection.execute(statement, {"group_ids": group_ids}).mappings()
-    return {row["run_group_id"]: GroupFigures(**row) for row in rows}
-
-
-@functools.cache
-def _figures_statement(dialect: str) -> Select[Any]:
-    reward = runs.c.reward
-    counts = [
-        func.count(case((runs.c.status == status, 1))).label(status.value.lower())
-        for status in RunStatus
-    ]
-    return (
-        select(
-            runs.c.run_group_id,
-            func.count().label("n"),
-            *counts,
-            func.count(reward).label("n_scored"),
-            _dialect.mean_of(dialect, reward).label("mean"),
-            _dialect.std_of(dialect, reward).label("std"),
-            func.min(reward).label("min"),
-            func.max(reward).label("max"),
-            func.count(case((reward >= 1.0, 1))).label("n_passed"),
-        )
-        .where(runs.c.run_group_id.in_(bindparam("group_ids", expanding=True)), is_latest())
-        .group_by(runs.c.run_group_id)
-    )
-
-
-def is_latest() -> ColumnElement[bool]:
-    """Whether no re-run has replaced this member. A run without an index replaces none."""
-    newer = runs.alias("newer")
-    return ~exists(
-        select(literal(1)).where(
-            newer.c.run_group_id == runs.c.run_group_id,
-            newer.c.member_index == runs.c.member_index,
-            tuple_(newer.c.created_at, newer.c.run_id) > tuple_(runs.c.created_at, runs.c.run_id),
-        )
-    )
 
 
 def _group_record(row: RowMapping, figures: Mapping[str, GroupFigures]) -> GroupRecord:

@@ -9,9 +9,10 @@ from sqlalchemy import Connection
 
 from agent_env.runs import RunCursor, RunFilter, RunIndex
 from agent_env.runs._database import Database
+from agent_env.runs.reads import IndexReads
 from agent_env.status import RunStatus
 from benchmarks._many_runs import LARGE, fill, moment, run_id
-from benchmarks.run_index import PAGES, statements
+from benchmarks.run_index import COUNTS, PAGES, statements
 from tests.postgres import PostgresServer
 
 RUNS = 10_000
@@ -32,7 +33,16 @@ MORE: dict[str, Callable[[RunIndex, int, int], object]] = {
     "what is still up": lambda i, _, __: i.still_up(),
     "steps of a run": lambda i, _, __: i.steps(run_id(7)),
 }
-CASES = PAGES | MORE
+CASES: dict[str, Callable[[Database], object]] = {
+    **{
+        what: lambda database, ask=ask: ask(RunIndex(database), RUNS, 3)
+        for what, ask in (PAGES | MORE).items()
+    },
+    **{
+        what: lambda database, ask=ask: ask(IndexReads(database), RUNS, 3)
+        for what, ask in COUNTS.items()
+    },
+}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +69,7 @@ def test_a_question_is_answered_by_an_index(
 ) -> None:
     database = filled[kind]
     with statements() as asked:
-        CASES[what](RunIndex(database), RUNS, 3)
+        CASES[what](database)
 
     def plan(connection: Connection) -> list[str]:
         explain = {
