@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ruamel.yaml import YAML
+from sqlalchemy import URL, make_url
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docker-compose.yml"
@@ -23,6 +24,24 @@ def services() -> dict[str, dict[str, Any]]:
 def ours() -> dict[str, dict[str, Any]]:
     """Those that run this project's image."""
     return {name: each for name, each in services().items() if each["image"] == IMAGE}
+
+
+def worker_environ(state_dir: Path, database: URL, temporal: str) -> dict[str, str]:
+    """What a worker is given, with the folder, the database and the server of here."""
+    given: dict[str, str] = ours()["worker"]["environment"]
+    url = make_url(given["EPISODES_DATABASE"]).set(
+        username=database.username,
+        host=database.host,
+        port=database.port,
+        database=database.database,
+    )
+    return {
+        **given,
+        "EPISODES_STATE_DIR": str(state_dir),
+        "EPISODES_DATABASE": str(url),
+        "PGPASSWORD": database.password or "",
+        "TEMPORAL_ADDRESS": temporal,
+    }
 
 
 def variables() -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import make_url
 from temporalio.client import WorkflowExecutionStatus
 
 from agent_env._connect import connect_to
@@ -22,6 +23,7 @@ from agent_env.embedded import EmbeddedServer, embedded_server
 from agent_env.runs import RunIndex
 from agent_env.trainer import Trainer
 from tests.agent_env.cli.stage import Cli
+from tests.compose import worker_environ
 from tests.end_to_end.agreement import disagreements
 from tests.postgres import PostgresServer
 
@@ -52,6 +54,18 @@ class Product:
         finally:
             process.end()
 
+    def environ(self, state_dir: Path | None = None) -> dict[str, str]:
+        """What a worker is given: on PostgreSQL as docker-compose.yml gives it."""
+        state_dir = state_dir or self.state_dir
+        url = make_url(self.database)
+        if url.get_backend_name() == "postgresql":
+            return worker_environ(state_dir, url, self.server.address)
+        return {
+            "EPISODES_STATE_DIR": str(state_dir),
+            "EPISODES_DATABASE": self.database,
+            "TEMPORAL_ADDRESS": self.server.address,
+        }
+
     def cli(self, **environ: str) -> Cli:
         """``episodes`` on this product."""
         return Cli(self.state_dir, {"EPISODES_DATABASE": self.database, **environ})
@@ -77,12 +91,10 @@ class WorkerProcess:
             [sys.executable, "-m", "agent_env.cli", "worker"],
             env={
                 **os.environ,
-                "EPISODES_STATE_DIR": str(state_dir),
-                "EPISODES_DATABASE": product.database,
+                **product.environ(state_dir),
                 "EPISODES_HOST_LOST_AFTER_S": "3",
                 # Often, so that whatever a test does is done under its eyes.
                 "EPISODES_RECONCILE_EVERY_S": "1",
-                "TEMPORAL_ADDRESS": product.server.address,
                 **environ,
             },
             stderr=subprocess.PIPE,

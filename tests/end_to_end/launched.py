@@ -28,10 +28,8 @@ def launched(
             cwd=ROOT,
             env={
                 **os.environ,
-                "EPISODES_STATE_DIR": str(state_dir),
-                "EPISODES_DATABASE": product.database,
+                **product.environ(state_dir),
                 "EPISODES_HOST_LOST_AFTER_S": "3",
-                "TEMPORAL_ADDRESS": product.server.address,
                 **(env or {}),
             },
             stderr=said,

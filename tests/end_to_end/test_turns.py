@@ -43,8 +43,7 @@ def player(product: Product, how: str, run_id: str, commands: list[str]) -> Proc
         env={
             "COMMANDS": json.dumps(commands),
             "PYTHONPATH": str(ROOT),
-            "EPISODES_STATE_DIR": str(product.state_dir),
-            "TEMPORAL_ADDRESS": product.server.address,
+            **product.environ(),
         },
     )
 

@@ -22,9 +22,7 @@ def loop(product: Product, how: str, task: JsonValue) -> Process:
         *(str(LOOP), how, RUNS[0], GROUP, json.dumps(task)),
         env={
             "PYTHONPATH": str(ROOT),
-            "EPISODES_STATE_DIR": str(product.state_dir),
-            "EPISODES_DATABASE": product.database,
-            "TEMPORAL_ADDRESS": product.server.address,
+            **product.environ(),
         },
     )
 

@@ -145,9 +145,7 @@ def worker(
     process = Process(
         *("-m", "agent_env.cli", "worker"),
         env={
-            "EPISODES_STATE_DIR": str(state_dir or product.state_dir),
-            "EPISODES_DATABASE": product.database,
-            "TEMPORAL_ADDRESS": product.server.address,
+            **product.environ(state_dir),
             **{f"EPISODES_{name.upper()}": f"{value:g}" for name, value in settings.items()},
         },
     )
