@@ -50,6 +50,8 @@ _DYNAMIC_CONFIG = (
     "history.transferProcessorMaxPollRPS=2000",
     "history.timerProcessorMaxPollRPS=2000",
     "history.visibilityProcessorMaxPollRPS=5",
+    # By default a timer that is due sooner than in a second is only looked for after that second.
+    'history.timerProcessorMaxTimeShift="50ms"',
     "matching.numTaskqueueReadPartitions=1",
     "matching.numTaskqueueWritePartitions=1",
 )
