@@ -7,7 +7,11 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
+from temporalio.exceptions import (
+    FailureError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
 
 from activities.groups import GroupActivities
 from agent_env import ids, names
@@ -192,6 +196,9 @@ class Members:
                 GroupActivities.state, self._start.run_group_id, **_calls.GROUP_STATE
             )
         except FailureError as error:
+            if is_cancelled_exception(error):
+                # Not a look that failed: whoever canceled it waits for this task to end.
+                raise asyncio.CancelledError from error
             workflow.logger.debug("no look at the members: %s", error)
             return None
 
