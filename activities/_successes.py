@@ -1,11 +1,13 @@
 """Ends an episode with its last segment, where nothing else is left to decide."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from temporalio import activity
 
+from activities._still_open import IsOpen
 from agent_env.errors import RunIndexError, SandboxUnavailableError, error_text
 from agent_env.outcome import success
 from agent_env.results import used_types
@@ -17,6 +19,10 @@ from agent_env.steps.runner import SegmentRunner
 _PATIENCE = timedelta(seconds=1)
 """With teardown, and then with the index. What takes longer is left to ``finish``: who waits for
 the outcome alone shall have it soon."""
+
+
+_UNNOTICED_S = 0.1
+"""What teardown may take until the engine is asked whether the episode was terminated meanwhile."""
 
 
 class Successes:
@@ -32,12 +38,14 @@ class Successes:
         providers: Providers,
         runner: SegmentRunner,
         *,
+        is_open: IsOpen,
         host: str,
         now: Callable[[], datetime],
     ) -> None:
         self._index = index
         self._providers = providers
         self._runner = runner
+        self._is_open = is_open
         self._host = host
         self._now = now
 
@@ -50,7 +58,10 @@ class Successes:
         # Who comes after a death in the middle must not run the steps again, without a sandbox.
         self._runner.keep(order, done)
         types = {*ending.sandbox_types, *used_types((*order.reports, *done.reports))}
+        began = time.monotonic()
         if not await self._is_torn_down(order.run_id, types):
+            return done
+        if time.monotonic() - began > _UNNOTICED_S and not await self._is_open():
             return done
         succeeded = Succeeded(
             run_id=order.run_id,

@@ -63,6 +63,16 @@ def worker_stops(progress: StepProgress | None = None) -> ApplicationError:
     )
 
 
+def workflow_is_over() -> ApplicationError:
+    """What work ends with that nobody waits for any more: its workflow was ended from outside."""
+    return ApplicationError(
+        "its workflow is over",
+        type="WorkflowIsOver",
+        non_retryable=True,
+        category=ApplicationErrorCategory.BENIGN,
+    )
+
+
 def left_queued(why: str) -> ApplicationError:
     """What a ``begin`` ends with that took nothing: usual, so not worth a line in the log."""
     return ApplicationError(why, type="LeftQueued", category=ApplicationErrorCategory.BENIGN)

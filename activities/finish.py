@@ -8,7 +8,8 @@ from temporalio import activity
 
 from activities._heartbeat import heartbeating
 from activities._segments import Segments, this_attempt
-from activities._translate import refuse_elsewhere, translating
+from activities._still_open import IsOpen
+from activities._translate import refuse_elsewhere, translating, workflow_is_over
 from agent_env import names
 from agent_env.results import EpisodeResult, SandboxRef, used_types
 from agent_env.runs import Ended, Finished, RunIndex, new_run
@@ -30,6 +31,7 @@ class FinishActivities:
         runner: SegmentRunner,
         turn_runner: TurnRunner,
         *,
+        is_open: IsOpen,
         host: str,
         now: Callable[[], datetime],
     ) -> None:
@@ -38,18 +40,24 @@ class FinishActivities:
         self._segments = segments
         self._runner = runner
         self._turn_runner = turn_runner
+        self._is_open = is_open
         self._host = host
         self._now = now
 
     @activity.defn(name=names.FINISH)
     async def finish(self, order: Finish) -> EpisodeResult:
-        """Tear down by owner, then the terminal row. Answers with the row as it now is."""
+        """Tear down by owner, then the terminal row. Answers with the row as it now is.
+
+        A workflow that was terminated meanwhile has another end, and the reconciler writes it.
+        """
         run_id = order.start.run_id
         async with heartbeating():
             with translating(), self._segments.held(this_attempt()):
                 refuse_elsewhere(order.host, self._host)
                 types = sandbox_types(order.start.task) | used_types(order.reports)
                 still_up = await self._torn_down(run_id, types)
+                if not await self._is_open():
+                    raise workflow_is_over()
                 finished = Finished(
                     run=new_run(
                         order.start,

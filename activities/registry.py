@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from temporalio.client import Client
 
 from activities._segments import Segments
+from activities._still_open import is_workflow_open
 from activities._successes import Successes
 from activities.finish import FinishActivities
 from activities.groups import GroupActivities
@@ -58,10 +60,13 @@ def build_activities(
     """Every activity, with its collaborators."""
     records = RecordActivities(index, host=host, max_episodes=max_episodes, policy=policy, now=now)
     groups = GroupActivities(client, index, room=max_episodes, now=now)
-    successes = Successes(index, providers, runner, host=host, now=now)
+    is_open = partial(is_workflow_open, client)
+    successes = Successes(index, providers, runner, is_open=is_open, host=host, now=now)
     steps = StepActivities(runner, segments, index, successes=successes, host=host)
     turns = TurnActivities(turn_runner, segments, host=host)
-    finish = FinishActivities(index, providers, segments, runner, turn_runner, host=host, now=now)
+    finish = FinishActivities(
+        index, providers, segments, runner, turn_runner, is_open=is_open, host=host, now=now
+    )
     reconcile = ReconcileActivities(
         client, index, every=reconcile_every, host_lost_after=policy.host_lost_after, now=now
     )

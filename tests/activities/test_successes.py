@@ -12,7 +12,7 @@ from activities._successes import Successes
 from agent_env.artifacts import ArtifactStore
 from agent_env.errors import IndexUnavailableError
 from agent_env.plan import PlannedStep, Segment
-from agent_env.results import StepReport
+from agent_env.results import SandboxRef, StepReport
 from agent_env.runs import NewRun, RunIndex
 from agent_env.runs._database import Database
 from agent_env.runs.schema import prepare
@@ -58,6 +58,7 @@ class Stage:
             now=lambda: NOW,
         )
         self.left = folder / "work"
+        self.is_workflow_open = True
 
     async def begin(self) -> None:
         run = NewRun(
@@ -73,9 +74,19 @@ class Stage:
         await self.provider.create(SandboxSpec(name="box", type="fake"), owner="run", key="k")
 
     async def ended(self, done: StepsDone = DONE, **changes: Any) -> StepsDone:
-        successes = Successes(self.index, self.providers, self.runner, host="here", now=lambda: NOW)
+        successes = Successes(
+            self.index,
+            self.providers,
+            self.runner,
+            is_open=self.is_open,
+            host="here",
+            now=lambda: NOW,
+        )
         order = ORDER.model_copy(update=changes)
         return await successes.ended(order, ENDING, done)
+
+    async def is_open(self) -> bool:
+        return self.is_workflow_open
 
     @property
     def status(self) -> RunStatus:
@@ -143,6 +154,24 @@ async def test_so_does_teardown_that_takes_long(
         done = await stage.ended()
 
     assert done.outcome is not None
+    assert (done.ended, stage.status) == (None, RunStatus.RUNNING)
+
+
+async def test_so_does_a_workflow_that_was_terminated_while_teardown_took_a_moment(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destroy = stage.provider.destroy
+
+    async def slow(ref: SandboxRef) -> None:
+        await asyncio.sleep(0.2)
+        await destroy(ref)
+
+    monkeypatch.setattr(stage.provider, "destroy", slow)
+    stage.is_workflow_open = False
+
+    done = await stage.ended()
+
+    assert stage.provider.live == []
     assert (done.ended, stage.status) == (None, RunStatus.RUNNING)
 
 

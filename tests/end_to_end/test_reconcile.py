@@ -255,6 +255,7 @@ async def test_a_member_that_outlives_its_terminated_group_is_canceled(product: 
 
         await terminate(product, group.run_group_id, "wrong group")
         result = await soon(group.result())
+        await soon(product.trainer.attach("orphan").result())  # its workflow ends after its row
 
         assert result.members[1].run_id == "orphan"
         assert result.members[1].error == "terminated: wrong group (the group)"

@@ -264,6 +264,26 @@ async def test_a_cancel_while_queued_is_heard_at_once(
         assert (await episode.result()).status is RunStatus.COMPLETED
 
 
+@pytest.mark.parametrize("fails", [0, 1])
+async def test_a_workflow_terminated_in_teardown_gets_no_other_end(
+    episodes: EpisodeHarness, script: Script, fails: int
+) -> None:
+    """The worker has not heard of it yet: what was terminated is for the reconciler to end."""
+    script.fails["a"] = fails
+    gate = episodes.provider.destroy_gate = asyncio.Event()
+    episode = await episodes.trainer.start(episodes.spec({"id": "a", "deploys": "box"}))
+    # A success is torn down by its last segment first, for a second; then by `finish`.
+    await episodes.until(lambda: episodes.provider.destroying == 2 - fails)
+
+    await episodes.client.get_workflow_handle(episode.run_id).terminate("enough")
+    gate.set()
+    attempts = episodes.services.settings.state_dir / "attempts"
+    await episodes.until(lambda: episodes.provider.live == [] and not any(attempts.iterdir()))
+
+    assert episodes.row(episode.run_id).status is RunStatus.RUNNING
+    assert await episodes.workflow_status(episode.run_id) is WorkflowExecutionStatus.TERMINATED
+
+
 async def test_a_cancel_in_teardown_is_recorded_and_changes_nothing(
     episodes: EpisodeHarness,
 ) -> None:
