@@ -98,6 +98,7 @@ async def test_everything_killed_at_once_goes_on_at_the_next_start(tmp_path: Pat
                 return steps.times("before timer") == 1 and not segments
 
             await until(lambda: is_reported(product, in_step.run_id, "before step"))
+            await product.until(lambda: bool(processes_with(sleep)), LONG)
             await until(is_in_timer)
             runs = [episode.run_id for episode in (in_step, in_timer, queued)]
             before = [product.index.get(run_id).status for run_id in runs]

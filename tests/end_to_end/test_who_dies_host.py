@@ -18,6 +18,8 @@ from tests.end_to_end.who_dies import (
     worker,
 )
 
+pytestmark = on_both
+
 
 async def asked_to_stop(process: Process) -> float:
     """Seconds from the request to its end."""
@@ -96,7 +98,6 @@ async def test_a_worker_that_leaves_for_good_hands_its_episodes_to_another_host(
     await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep, hosts=[other])
 
 
-@on_both
 async def test_a_worker_killed_for_good_loses_its_episodes_to_another_host(
     product: Product, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent_env.embedded import find_running
 from agent_env.status import RunStatus
-from tests.end_to_end.conftest import Product, processes_with
+from tests.end_to_end.conftest import Product, on_both, processes_with
 from tests.end_to_end.stage import box, spec
 from tests.end_to_end.who_dies import (
     LONG,
@@ -20,6 +20,8 @@ from tests.end_to_end.who_dies import (
     until,
     worker,
 )
+
+pytestmark = on_both
 
 
 def kill_server(product: Product) -> None:
@@ -51,6 +53,7 @@ async def test_in_a_step_in_a_timer_and_queued_they_go_on_where_they_were(
             return steps.times("before timer") == 1 and not segments
 
         await until(lambda: is_reported(product, in_step.run_id, "before step"))
+        await product.until(lambda: bool(processes_with(sleep)), LONG)
         await until(is_in_timer)
         begun = product.index.get(queued.run_id).status
         kill_server(product)

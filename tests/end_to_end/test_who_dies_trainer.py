@@ -8,9 +8,11 @@ from pydantic import JsonValue
 
 from agent_env import ids
 from agent_env.status import RunStatus
-from tests.end_to_end.conftest import ROOT, Product, processes_with
+from tests.end_to_end.conftest import ROOT, Product, on_both, processes_with
 from tests.end_to_end.stage import box
 from tests.end_to_end.who_dies import LONG, Process, Steps, assert_ended, nap, worker
+
+pytestmark = on_both
 
 LOOP = Path(__file__).with_name("training_loop.py")
 GROUP = "grp-killed"

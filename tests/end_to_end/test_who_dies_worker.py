@@ -27,13 +27,14 @@ from tests.end_to_end.who_dies import (
     worker,
 )
 
+pytestmark = on_both
+
 FINISH = "agent_env.finish"
 RUN_STEPS = "agent_env.run_steps"
 SCHEDULED = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
 STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
 
 
-@on_both
 async def test_killed_in_a_step_it_goes_on_there_and_what_had_ended_is_not_run_again(
     product: Product, tmp_path: Path
 ) -> None:
@@ -85,7 +86,6 @@ async def test_killed_while_a_sandbox_is_destroyed_it_goes_on_with_that(
     await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep)
 
 
-@on_both
 @pytest.mark.parametrize("ends_in", [RUN_STEPS, FINISH])
 async def test_killed_between_teardown_and_the_row_it_writes_the_row_after_its_restart(
     product: Product, tmp_path: Path, ends_in: str
