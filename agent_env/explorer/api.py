@@ -14,23 +14,13 @@ from starlette.responses import Response, StreamingResponse
 from agent_env._model import EdgeModel
 from agent_env.explorer import exports
 from agent_env.explorer.changes import Changes
+from agent_env.explorer.group_views import CompareView, GroupView
+from agent_env.explorer.health_views import HealthView, TasksView
 from agent_env.explorer.live import Poller
 from agent_env.explorer.queries import GroupsQuery, MessagesQuery, RunsQuery, TasksQuery
 from agent_env.explorer.reader import Views
-from agent_env.explorer.views import (
-    Changed,
-    CompareView,
-    GroupRow,
-    GroupsView,
-    GroupView,
-    HealthView,
-    MessagesView,
-    NewerView,
-    RunRow,
-    RunsView,
-    RunView,
-    TasksView,
-)
+from agent_env.explorer.run_views import MessagesView, RunView
+from agent_env.explorer.views import Changed, GroupRow, GroupsView, NewerView, RunRow, RunsView
 from agent_env.explorer.views import Changes as ChangesView
 
 router = APIRouter()

@@ -11,7 +11,7 @@ from html import escape
 from typing import NamedTuple
 
 from agent_env._readable import number
-from agent_env.explorer.views import Bin
+from agent_env.explorer.group_views import Bin
 from agent_env.scores import GroupFigures
 from agent_env.status import RunStatus
 

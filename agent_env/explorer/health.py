@@ -14,18 +14,12 @@ from agent_env import names
 from agent_env._version import __version__
 from agent_env.disagreements import Kind
 from agent_env.errors import AgentEnvError, UnavailableError, error_text
+from agent_env.explorer.health_views import DisagreementRow, HealthView, HostLoad, Queue, WorkerSeen
 from agent_env.explorer.links import Links
 from agent_env.explorer.live import Poller
 from agent_env.explorer.reader import Views
 from agent_env.explorer.temporal import QueueState, Temporal
-from agent_env.explorer.views import (
-    DisagreementRow,
-    HealthView,
-    HostLoad,
-    LiveCounts,
-    Queue,
-    WorkerSeen,
-)
+from agent_env.explorer.views import LiveCounts
 from agent_env.reconciler import Reconciler
 from agent_env.runs import RunIndex
 

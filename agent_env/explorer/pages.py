@@ -12,10 +12,11 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from agent_env.explorer import charts, columns, talk, timeline, words
+from agent_env.explorer.health_views import HealthView
 from agent_env.explorer.queries import GroupsQuery, MessagesQuery, RunsQuery, TasksQuery
 from agent_env.explorer.reader import Views
 from agent_env.explorer.rendering import again, rendered
-from agent_env.explorer.views import HealthView, MessagesView, RunView
+from agent_env.explorer.run_views import MessagesView, RunView
 
 _Columns = Annotated[str | None, Query(alias="columns", max_length=1000)]
 

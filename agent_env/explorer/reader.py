@@ -14,6 +14,8 @@ from temporalio.service import RPCError
 from agent_env.errors import InvalidSpecError, RunNotFoundError, UnavailableError
 from agent_env.explorer import rows
 from agent_env.explorer._cut import cut_texts
+from agent_env.explorer.group_views import CompareView, GroupView, MemberRow
+from agent_env.explorer.health_views import TasksView
 from agent_env.explorer.links import Links
 from agent_env.explorer.queries import (
     GroupsQuery,
@@ -22,23 +24,17 @@ from agent_env.explorer.queries import (
     TasksQuery,
     moment,
 )
+from agent_env.explorer.run_views import MessagesView, MessageView, RunView
 from agent_env.explorer.temporal import Temporal
 from agent_env.explorer.views import (
-    CompareView,
     GroupRow,
     GroupsView,
-    GroupView,
     LiveCounts,
     Mark,
     May,
-    MemberRow,
-    MessagesView,
-    MessageView,
     NewerView,
     RunRow,
     RunsView,
-    RunView,
-    TasksView,
 )
 from agent_env.runs import GroupRecord, RunCursor, RunIndex, RunRecord
 from agent_env.runs._looks import place_of

@@ -13,20 +13,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from agent_env.explorer import charts, columns, talk, words
+from agent_env.explorer.group_views import Bin, Reached
+from agent_env.explorer.health_views import TaskPoint, TaskRow, TasksView
 from agent_env.explorer.queries import PageQuery
-from agent_env.explorer.views import (
-    Bin,
-    Cause,
-    GroupRow,
-    LiveCounts,
-    Mark,
-    Reached,
-    RunRow,
-    StepView,
-    TaskPoint,
-    TaskRow,
-    TasksView,
-)
+from agent_env.explorer.run_views import StepView
+from agent_env.explorer.views import Cause, GroupRow, LiveCounts, Mark, RunRow
 from agent_env.scores import GroupFigures
 from agent_env.status import RunStatus, StepStatus
 

@@ -7,18 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from agent_env.errors import bounded
-from agent_env.explorer.views import (
-    Bin,
-    Canceling,
-    Cause,
-    Difference,
-    Mark,
-    Reached,
-    RunRow,
-    StepView,
-    TaskPoint,
-    TaskRow,
-)
+from agent_env.explorer.group_views import Bin, Difference, Reached
+from agent_env.explorer.health_views import TaskPoint, TaskRow
+from agent_env.explorer.run_views import Canceling, StepView
+from agent_env.explorer.views import Cause, Mark, RunRow
 from agent_env.results import StepReport
 from agent_env.runs import RunRecord
 from agent_env.runs.records import GroupMark, StepTally, TaskSpan

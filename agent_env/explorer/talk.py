@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from pydantic import JsonValue
 
 from agent_env.explorer import words
-from agent_env.explorer.views import MessageView
+from agent_env.explorer.run_views import MessageView
 
 FOLD_LINES = 24
 FOLD_CHARACTERS = 2000

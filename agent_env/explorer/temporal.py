@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from agent_env import names
 from agent_env.errors import AgentEnvError, UnavailableError, bounded, error_text
-from agent_env.explorer.views import PendingWork
+from agent_env.explorer.run_views import PendingWork
 
 _ANSWER_S = 2.0
 """How long an answer may take, in seconds."""

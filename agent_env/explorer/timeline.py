@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from agent_env._readable import duration
 from agent_env.explorer.charts import Span
-from agent_env.explorer.views import RunView, StepView
+from agent_env.explorer.run_views import RunView, StepView
 from agent_env.status import RunStatus, StepStatus
 
 

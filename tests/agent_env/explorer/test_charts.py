@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent_env.explorer import charts
 from agent_env.explorer.charts import Member, Point, Reach, Scale, Span
-from agent_env.explorer.views import Bin
+from agent_env.explorer.group_views import Bin
 from agent_env.scores import group_figures
 from agent_env.status import RunStatus
 

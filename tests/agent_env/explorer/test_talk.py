@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from agent_env.explorer import talk
-from agent_env.explorer.views import MessageView
+from agent_env.explorer.run_views import MessageView
 
 
 def message(value: JsonValue) -> talk.Shown:

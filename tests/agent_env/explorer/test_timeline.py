@@ -6,7 +6,7 @@ import pytest
 
 from agent_env.explorer import timeline
 from agent_env.explorer.reader import Views
-from agent_env.explorer.views import RunView
+from agent_env.explorer.run_views import RunView
 from agent_env.runs import RunIndex
 from agent_env.status import StepStatus
 from tests.agent_env.explorer.conftest import T0, MakeApp, ended, report, running
