@@ -1,5 +1,6 @@
 """The lists of the explorer in a real browser: filters, live changes, keys, narrow screens."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Generator
 from contextlib import closing
@@ -7,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from agent_env.explorer.server import Explorer
 from agent_env.runs import RunIndex
@@ -24,6 +25,14 @@ from tests.end_to_end.browsing import (
 )
 
 pytestmark = NEEDS_CHROMIUM
+
+
+NOTES_ROWS_WITHOUT_HOST = """() => {
+    window.without = 0;
+    const row = () => document.querySelector("#results tbody").textContent;
+    new MutationObserver(() => { if (!row().includes("here")) window.without += 1; })
+        .observe(document.getElementById("results"), { childList: true, subtree: true });
+}"""
 
 
 @pytest.fixture
@@ -117,6 +126,33 @@ async def test_a_click_on_a_head_sorts_and_a_column_can_be_chosen(
         await expect(page.get_by_role("columnheader", name="host")).to_be_visible()
         await expect(page.locator(first)).to_contain_text("here")
         assert "sort=reward" in page.url
+
+
+async def test_an_answer_for_the_columns_of_before_changes_no_row(
+    explorer: Explorer, index: RunIndex
+) -> None:
+    running(index, "run-0")
+    first, go_on = "#results tbody >> nth=0", asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await go_on.wait()
+        await route.continue_()
+
+    async with browsing(explorer.url) as page:
+        await open_page(page, "/runs")
+        await live(page)
+        await page.route("**/runs/rows*", late)
+        async with page.expect_request("**/runs/rows*"):
+            ended(index, "run-0", reward=0.5, scores={"play": 0.5})
+        await page.get_by_text("Columns").click()
+        await page.get_by_label("host").check()
+        await expect(page.locator(first)).to_contain_text("here")
+        await page.evaluate(NOTES_ROWS_WITHOUT_HOST)
+
+        async with page.expect_response("**/runs/rows*columns=*"):
+            go_on.set()  # so it is asked again, for the columns of now
+        await expect(page.locator(first)).to_contain_text("0.5")
+        assert await page.evaluate("window.without") == 0
 
 
 async def test_a_change_shows_where_the_row_is_and_new_runs_wait(

@@ -75,7 +75,8 @@ async function refreshRows(list, ids) {
   const columns = new URLSearchParams(location.search).get("columns");
   if (columns) query.set("columns", columns);
   const found = await fetchDocument(`${list.rows}?${query}`);
-  if (found.status !== 200) return;
+  if (found.isStale) ids.forEach((id) => changed.add(id));
+  if (found.isStale || found.status !== 200) return;
   for (const fresh of found.document.querySelectorAll("tbody[id]")) {
     const old = document.getElementById(fresh.id);
     if (!old) continue;
@@ -99,13 +100,15 @@ async function countNew() {
     const count = unknown.size;
     words = count ? `${count} new or changed ▲` : "";
   } else {
-    const query = new URLSearchParams(location.search);
+    const asked = location.search;
+    const query = new URLSearchParams(asked);
     for (const name of ["after", "columns", "limit", "sort"]) query.delete(name);
     const first = main().dataset.first;
     if (first) query.set("after", first);
     const answer = await fetch(`/runs/newer.json?${query}`);
     if (!answer.ok) return;
     const newer = await answer.json();
+    if (location.search !== asked) return;
     words = newer.count ? `${newer.count}${newer.is_more ? "+" : ""} new ▲` : "";
   }
   // An empty list has nobody to disturb.
@@ -120,7 +123,7 @@ async function showNewest() {
   query.delete("after");
   const url = `${location.pathname}${query.size ? `?${query}` : ""}`;
   const found = await fetchDocument(url);
-  if (found.status !== 200) return;
+  if (found.isStale || found.status !== 200) return;
   if (url !== location.pathname + location.search) history.pushState({ htmx: true }, "", url);
   unknown.clear();
   morph(main(), found.document.getElementById("main"));

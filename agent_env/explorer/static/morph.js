@@ -20,8 +20,13 @@ export function morph(target, fresh) {
   document.dispatchEvent(new CustomEvent("page:changed"));
 }
 
+const view = () => location.pathname + location.search;
+
+// An answer is stale when the page shows something else by then: other columns, another filter.
 export async function fetchDocument(url, signal) {
+  const asked = view();
   const answer = await fetch(url, { headers: { Accept: "text/html" }, signal });
   const text = await answer.text();
-  return { status: answer.status, url: answer.url, document: new DOMParser().parseFromString(text, "text/html") };
+  const found = new DOMParser().parseFromString(text, "text/html");
+  return { status: answer.status, url: answer.url, isStale: view() !== asked, document: found };
 }

@@ -51,6 +51,7 @@ async function run() {
 export async function refresh() {
   const main = document.getElementById("main");
   const found = await fetchDocument(location.href);
+  if (found.isStale) return soon();
   const fresh = found.document.getElementById("main");
   if (found.status !== 200 || !fresh) return;
   const before = statusOf(document);
