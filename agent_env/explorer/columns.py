@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agent_env.explorer.queries import RunsQuery
-from agent_env.runs.records import RunSort
+from agent_env.runs.lists import RunSort
 
 
 class Column(NamedTuple):

@@ -16,8 +16,8 @@ from temporalio.service import RPCError
 from agent_env.errors import AgentEnvError, UnavailableError, error_text
 from agent_env.explorer.temporal import Temporal
 from agent_env.explorer.views import Changes, LiveCounts
+from agent_env.runs.lists import LiveRow
 from agent_env.runs.reads import IndexReads
-from agent_env.runs.records import LiveRow
 
 _log = logging.getLogger(__name__)
 

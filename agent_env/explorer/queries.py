@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from agent_env._model import EdgeModel
 from agent_env.errors import InvalidSpecError
 from agent_env.runs import RunCursor, RunFilter
-from agent_env.runs.records import RunSort
+from agent_env.runs.lists import RunSort
 from agent_env.status import RunStatus
 
 MAX_ROWS = 200

@@ -38,7 +38,7 @@ from agent_env.explorer.views import (
 )
 from agent_env.runs import GroupRecord, RunCursor, RunIndex, RunRecord
 from agent_env.runs._looks import place_of
-from agent_env.runs.records import GroupFilter
+from agent_env.runs.lists import GroupFilter
 
 MARKS_IN_LIST = 100
 MARKS_OF_GROUP = 2_000

@@ -13,7 +13,7 @@ from agent_env.explorer.run_views import Canceling, StepView
 from agent_env.explorer.views import Cause, Mark, RunRow
 from agent_env.results import StepReport
 from agent_env.runs import RunRecord
-from agent_env.runs.records import GroupMark, StepTally, TaskSpan
+from agent_env.runs.lists import GroupMark, StepTally, TaskSpan
 from agent_env.status import RunStatus, StepStatus
 
 _CAUSE_CHARS = 300

@@ -28,17 +28,9 @@ from agent_env.runs import _dialect
 from agent_env.runs._columns import AnyText
 from agent_env.runs._figures import figures_of
 from agent_env.runs._literals import at_most, has_status
+from agent_env.runs.lists import GroupFilter, GroupPage, RunCursor, RunFilter, RunList, RunSort
 from agent_env.runs.queries import conditions, run_record
-from agent_env.runs.records import (
-    GroupFilter,
-    GroupPage,
-    GroupRecord,
-    RunCursor,
-    RunFilter,
-    RunList,
-    RunRecord,
-    RunSort,
-)
+from agent_env.runs.records import GroupRecord, RunRecord
 from agent_env.runs.tables import run_groups, runs
 from agent_env.scores import GroupFigures
 from agent_env.status import RunStatus

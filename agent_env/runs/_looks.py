@@ -23,7 +23,7 @@ from agent_env.runs import _dialect
 from agent_env.runs._columns import AnyText
 from agent_env.runs._figures import is_latest
 from agent_env.runs._literals import at_most, has_status
-from agent_env.runs.records import (
+from agent_env.runs.lists import (
     GroupMark,
     LiveRow,
     MessagePage,

@@ -9,7 +9,8 @@ from sqlalchemy import Connection, bindparam, literal, select, tuple_
 from agent_env.disagreements import LiveRun, scored
 from agent_env.errors import RunNotFoundError
 from agent_env.runs import _writes, queries
-from agent_env.runs.records import Ended, Finished, NewRun, RunCursor, RunRecord
+from agent_env.runs.lists import RunCursor
+from agent_env.runs.records import Ended, Finished, NewRun, RunRecord
 from agent_env.runs.tables import runs
 from agent_env.status import RunStatus
 

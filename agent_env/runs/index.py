@@ -19,17 +19,14 @@ from agent_env.runs import (
 )
 from agent_env.runs._database import Database
 from agent_env.runs.conversations import Conversations
+from agent_env.runs.lists import GroupPage, RunCursor, RunFilter, RunPage
 from agent_env.runs.reads import IndexReads
 from agent_env.runs.records import (
     CancelAnswer,
     Ended,
     Finished,
-    GroupPage,
     GroupRecord,
     NewRun,
-    RunCursor,
-    RunFilter,
-    RunPage,
     RunPlace,
     RunRecord,
     StillUp,

@@ -33,14 +33,8 @@ from agent_env.runs import _dialect
 from agent_env.runs._columns import AnyText
 from agent_env.runs._figures import figures_of, is_latest
 from agent_env.runs._literals import at_most, has_status
-from agent_env.runs.records import (
-    GroupPage,
-    GroupRecord,
-    RunCursor,
-    RunFilter,
-    RunPage,
-    RunRecord,
-)
+from agent_env.runs.lists import GroupPage, RunCursor, RunFilter, RunPage
+from agent_env.runs.records import GroupRecord, RunRecord
 from agent_env.runs.tables import run_groups, runs, steps
 from agent_env.scores import GroupFigures, group_figures
 from agent_env.status import RunStatus

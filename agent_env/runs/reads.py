@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from agent_env.runs import _listing, _looks
 from agent_env.runs._database import Database
-from agent_env.runs.records import (
+from agent_env.runs.lists import (
     GroupFilter,
     GroupMark,
     GroupPage,
@@ -17,11 +17,11 @@ from agent_env.runs.records import (
     RunCursor,
     RunFilter,
     RunList,
-    RunRecord,
     RunSort,
     StepTally,
     TaskSpan,
 )
+from agent_env.runs.records import RunRecord
 
 
 class IndexReads:

@@ -106,8 +106,9 @@ async def test_a_thousand_refused_starts_hold_nothing(
         await no_workflow_is_open(product)
         assert product.index.page(RunFilter()).runs == ()
 
-    assert after["open files of the worker"] <= before["open files of the worker"] + 5
-    assert after["threads of the worker"] <= before["threads of the worker"] + 5
+    # Pools of connections and threads may still fill; what a start held would be there hundredfold.
+    assert after["open files of the worker"] <= before["open files of the worker"] + 20
+    assert after["threads of the worker"] <= before["threads of the worker"] + 20
     for name in ("episodes", "handles", "tasks"):
         assert after[name] <= before[name], name
 

@@ -2,7 +2,7 @@
 
 from agent_env.explorer import columns
 from agent_env.explorer.queries import RunsQuery
-from agent_env.runs.records import RunSort
+from agent_env.runs.lists import RunSort
 
 REWARD = next(column for column in columns.COLUMNS if column.name == "reward")
 

@@ -11,8 +11,8 @@ from agent_env.explorer.live import Poller, Snapshot, differences
 from agent_env.explorer.temporal import Temporal
 from agent_env.explorer.views import Changes, LiveCounts
 from agent_env.runs import RunIndex
+from agent_env.runs.lists import LiveRow
 from agent_env.runs.reads import IndexReads
-from agent_env.runs.records import LiveRow
 from tests.agent_env.explorer.conftest import ended, new_run, nowhere, running
 
 EVERY_S = 0.01

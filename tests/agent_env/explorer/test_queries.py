@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from agent_env.explorer.queries import GroupsQuery, RunsQuery, moment
 from agent_env.runs import RunCursor, RunFilter
-from agent_env.runs.records import RunSort
+from agent_env.runs.lists import RunSort
 from agent_env.status import RunStatus
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

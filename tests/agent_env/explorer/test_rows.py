@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agent_env.explorer import rows
 from agent_env.explorer._cut import cut_texts
 from agent_env.runs import RunIndex
-from agent_env.runs.records import TaskSpan
+from agent_env.runs.lists import TaskSpan
 from agent_env.status import RunStatus, StepStatus
 from tests.agent_env.explorer.conftest import T0, ended, new_run, report, running
 

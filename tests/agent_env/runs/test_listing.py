@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from agent_env.runs import RunCursor, RunFilter, RunIndex, _listing
-from agent_env.runs.records import GroupFilter, RunSort
+from agent_env.runs.lists import GroupFilter, RunSort
 from agent_env.status import RunStatus
 from tests.agent_env.runs.conftest import T0, finished, new_group, new_members, new_run, seconds
 

@@ -9,7 +9,7 @@ from agent_env.errors import InvalidSpecError
 from agent_env.results import SandboxRef
 from agent_env.runs import RunIndex, _looks
 from agent_env.runs._database import Database
-from agent_env.runs.records import MessagePlace, StepTally
+from agent_env.runs.lists import MessagePlace, StepTally
 from agent_env.runs.tables import messages
 from agent_env.status import RunStatus, StepStatus
 from tests.agent_env.runs.conftest import (

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, event
 
 from agent_env.runs import RunCursor, RunFilter, RunIndex
 from agent_env.runs._database import Database
-from agent_env.runs.records import RunSort
+from agent_env.runs.lists import RunSort
 from agent_env.status import RunStatus
 from tests.agent_env.runs.conftest import T0, finished, new_group, new_members, new_run, opened
 
