@@ -11,11 +11,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pydantic import JsonValue
 from sqlalchemy import create_engine, text
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from agent_env.config import Settings
@@ -173,6 +174,22 @@ class EpisodeHarness:
         """Cancel an episode and wait for its end."""
         await episode.cancel(reason, by="tester")
         return await episode.result()
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction] (a fixture)
+    """Ask again for a result: on a busy machine this server ends a long poll without an event."""
+    ask = cast("Callable[..., Awaitable[Any]]", WorkflowHandle.result)  # pyright: ignore[reportUnknownMemberType]
+
+    async def result(handle: WorkflowHandle[Any, Any], **options: Any) -> Any:
+        while True:
+            try:
+                return await ask(handle, **options)
+            except RuntimeError as error:
+                if "No completion event" not in str(error):
+                    raise
+
+    monkeypatch.setattr(WorkflowHandle, "result", result)
 
 
 @pytest.fixture
