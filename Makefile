@@ -8,8 +8,7 @@ PYTHON = $(or $(shell $(FIND_PYTHON)),$(error Python 3.11, 3.12 or 3.13 with its
 	apt-get install python3.11 python3.11-venv, or name it: make PYTHON=/path/to/python))
 UV ?= uv
 TESTS ?= tests
-# One more than the cores of a small machine: many tests wait for a deadline of the product.
-WORKERS ?= 3
+WORKERS ?= 2
 DATABASE ?= sqlite
 
 BIN := .venv/bin

@@ -26,6 +26,8 @@ async def test_a_group_that_is_canceled_is_dead_at_once_and_ends_with_the_reason
             timedelta(minutes=3),
         )
 
+        await product.until(lambda: len(processes_with(line)) >= MANY, timedelta(minutes=1))
+
         asked = time.monotonic()
         await group.cancel("no more", by="ana")
         await product.until(lambda: processes_with(line) == [], LONG)

@@ -292,6 +292,8 @@ async def test_a_cancel_in_teardown_is_recorded_and_changes_nothing(
     await episodes.until(lambda: episodes.provider.destroying > 0)
 
     answer = await episode.cancel("too late", by="tester")
+    # The workflow has heard it: `finish` has taken over, and waits at the gate, too.
+    await episodes.until(lambda: episodes.provider.destroying > 1)
     episodes.provider.destroy_gate.set()
     result = await episode.result()
 
