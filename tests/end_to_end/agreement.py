@@ -1,9 +1,10 @@
 """The check that ends every test of the whole product: index and Temporal say the same."""
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client, WorkflowExecutionStatus
 
@@ -17,6 +18,16 @@ OUTSIDE = {
     ("FAILED", WorkflowExecutionStatus.TIMED_OUT),
 }
 """How a row ends whose workflow something from outside has ended."""
+
+
+async def disagreements_left(
+    client: Client, index: RunIndex, *, within: timedelta = timedelta(seconds=10)
+) -> list[str]:
+    """What is said differently for longer than Temporal's list of workflows lags behind."""
+    deadline = time.monotonic() + within.total_seconds()
+    while (found := await disagreements(client, index)) and time.monotonic() < deadline:
+        await asyncio.sleep(0.2)
+    return found
 
 
 async def disagreements(client: Client, index: RunIndex) -> list[str]:

@@ -24,7 +24,7 @@ from agent_env.runs import RunIndex
 from agent_env.trainer import Trainer
 from tests.agent_env.cli.stage import Cli
 from tests.compose import worker_environ
-from tests.end_to_end.agreement import disagreements
+from tests.end_to_end.agreement import disagreements_left
 from tests.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
@@ -192,7 +192,7 @@ async def running_product(state_dir: Path, database: str | None = None) -> Async
         try:
             store = ArtifactStore(state_dir / "artifacts")
             yield Product(state_dir, server, Trainer(client, index, store), settings.database_url)
-            assert await disagreements(client, index) == []
+            assert await disagreements_left(client, index) == []
         finally:
             index.close()
 

@@ -25,7 +25,7 @@ from agent_env.runs import RunRecord
 from agent_env.status import RunStatus
 from agent_env.trainer import Trainer
 from tests.compose import SECRETS, ours
-from tests.end_to_end.agreement import disagreements
+from tests.end_to_end.agreement import disagreements_left
 from tests.end_to_end.stage import box, command, spec
 from tests.end_to_end.who_dies import LONG, Process, left_behind, serves, until
 from tests.postgres import PostgresServer
@@ -160,7 +160,7 @@ async def test_migrate_two_workers_and_the_explorer_play_a_group_through_a_kill(
             running.enter_context(stack.running("worker", "worker-1"))  # `restart`
             result = await group.result()
             rows = await members(trainer, group.run_group_id)
-            wrong = await disagreements(trainer.client, trainer.index)
+            wrong = await disagreements_left(trainer.client, trainer.index)
         seen = await asyncio.to_thread(asked, stack, "/runs.json", SECRETS["EXPLORER_TOKEN"])
         closed = await asyncio.to_thread(asked, stack, "/runs.json", "x" * 24)
 

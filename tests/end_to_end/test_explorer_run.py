@@ -101,6 +101,23 @@ async def test_a_run_that_ends_changes_under_the_reader_and_leaves_open_what_was
         await expect(page.get_by_text('"made": "a box"')).to_be_visible()
 
 
+async def test_a_button_with_focus_never_becomes_another_under_the_reader(
+    explorer: Explorer, index: RunIndex
+) -> None:
+    running(index, "going")
+
+    async with browsing(explorer.url) as page:
+        await open_page(page, "/run?id=going")
+        await live(page)
+        await page.get_by_role("button", name="Cancel", exact=True).focus()
+        ended(index, "going")
+
+        again = page.get_by_role("button", name="Run again")
+        await expect(again).to_be_visible()
+        await expect(again).not_to_be_focused()
+        await expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0)
+
+
 async def test_ten_thousand_messages_are_read_without_waiting(
     explorer: Explorer, index: RunIndex, tmp_path: Path
 ) -> None:

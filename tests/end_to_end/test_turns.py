@@ -16,7 +16,7 @@ from agent_env.local import local_trainer
 from agent_env.status import RunStatus
 from agent_env.task import Task
 from agent_env.turn import Turn
-from tests.end_to_end.agreement import disagreements
+from tests.end_to_end.agreement import disagreements_left
 from tests.end_to_end.conftest import ROOT, Product, processes_with
 from tests.end_to_end.stage import box, command, sandbox_folders
 from tests.end_to_end.turn_player import message
@@ -217,7 +217,7 @@ async def test_a_turn_stays_open_while_its_episode_goes_on_in_new_executions(
             found.status
             async for found in trainer.client.list_workflows(f"WorkflowId = '{episode.run_id}'")
         ]
-        assert await disagreements(trainer.client, trainer.index) == []
+        assert await disagreements_left(trainer.client, trainer.index) == []
 
     assert (result.status, result.reward) == (RunStatus.COMPLETED, 20)
     assert len(executions) > 5

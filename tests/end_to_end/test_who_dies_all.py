@@ -11,7 +11,7 @@ from agent_env.config import Settings
 from agent_env.embedded import EmbeddedServer, find_running
 from agent_env.status import RunStatus
 from agent_env.trainer import Trainer
-from tests.end_to_end.agreement import disagreements
+from tests.end_to_end.agreement import disagreements_left
 from tests.end_to_end.conftest import Product, processes_with
 from tests.end_to_end.stage import box, spec
 from tests.end_to_end.who_dies import (
@@ -111,7 +111,7 @@ async def test_everything_killed_at_once_goes_on_at_the_next_start(tmp_path: Pat
             results = [await product.trainer.attach(run_id).result() for run_id in runs]
             for run_id in runs:
                 await assert_ended(product, run_id, RunStatus.COMPLETED, nap=sleep)
-            assert await disagreements(product.trainer.client, product.index) == []
+            assert await disagreements_left(product.trainer.client, product.index) == []
 
     assert before == [RunStatus.RUNNING, RunStatus.RUNNING, RunStatus.QUEUED]
     assert [result.status for result in results] == [RunStatus.COMPLETED] * 3
@@ -136,7 +136,7 @@ async def test_everything_killed_in_teardown_is_torn_down_at_the_next_start(
         async with attached(state_dir) as product:
             result = await product.trainer.attach(episode.run_id).result()
             await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=nap())
-            assert await disagreements(product.trainer.client, product.index) == []
+            assert await disagreements_left(product.trainer.client, product.index) == []
 
     assert half_removed
     assert result.status is RunStatus.COMPLETED

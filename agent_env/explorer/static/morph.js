@@ -14,7 +14,9 @@ const callbacks = {
 
 export function morph(target, fresh) {
   localize(fresh);
-  Idiomorph.morph(target, fresh, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks });
+  // It would keep all that stands in the element with focus: right for what is being typed, wrong for a button.
+  const ignoreActiveValue = document.activeElement?.matches("input, textarea, select") ?? false;
+  Idiomorph.morph(target, fresh, { morphStyle: "outerHTML", ignoreActiveValue, callbacks });
   const now = document.getElementById(fresh.id) ?? target;
   htmx.process(now);
   document.dispatchEvent(new CustomEvent("page:changed"));
