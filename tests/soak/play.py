@@ -19,7 +19,7 @@ from agent_env.embedded import embedded_server
 from agent_env.results import EpisodeResult
 from agent_env.runs import RunCursor, RunFilter, RunIndex, RunRecord
 from agent_env.trainer import Trainer
-from tests.end_to_end.agreement import disagreements
+from tests.end_to_end.agreement import disagreements_left
 from tests.end_to_end.conftest import Product, processes_with
 from tests.end_to_end.who_dies import left_behind, until
 from tests.soak import ledger, machines, plan, verdict
@@ -179,7 +179,7 @@ def _left(marker: str, state_dirs: Sequence[Path]) -> list[str]:
 
 async def _disagreements(product: Product) -> list[str]:
     """What index and Temporal say differently, by the tests' own check and by the command."""
-    found = await disagreements(product.trainer.client, product.index)
+    found = await disagreements_left(product.trainer.client, product.index)
     check = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-m", "agent_env.cli", "reconcile", "--check"],
