@@ -20,11 +20,13 @@ from agent_env._connect import connect_to
 from agent_env.artifacts import ArtifactStore
 from agent_env.config import Settings
 from agent_env.embedded import EmbeddedServer, embedded_server
+from agent_env.explorer.server import Explorer
 from agent_env.runs import RunIndex
 from agent_env.trainer import Trainer
 from tests.agent_env.cli.stage import Cli
 from tests.compose import worker_environ
 from tests.end_to_end.agreement import disagreements_left
+from tests.end_to_end.browsing import serving
 from tests.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
@@ -175,6 +177,21 @@ def index_in(kind: str, request: pytest.FixtureRequest) -> Generator[str | None]
         yield url
 
 
+@pytest.fixture
+def index(tmp_path: Path) -> Generator[RunIndex]:
+    """A run index of its own, for what needs no more."""
+    found = RunIndex.open(f"sqlite:///{tmp_path}/index.sqlite")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+async def explorer(index: RunIndex, tmp_path: Path) -> AsyncGenerator[Explorer]:
+    """An explorer over that index; no Temporal answers it."""
+    async with serving(index, tmp_path / "artifacts") as explorer:
+        yield explorer
+
+
 @pytest.fixture(scope="module")
 def worker(shared: Product) -> Generator[WorkerProcess]:
     """The worker of the product that a file's tests share."""
@@ -199,16 +216,20 @@ async def running_product(state_dir: Path, database: str | None = None) -> Async
 
 def processes_with(marker: str) -> list[int]:
     """Ids of processes whose command line has this word."""
-    return list(_processes_with(marker))
+    return [pid for pid, command in _command_lines() if marker in command]
 
 
-def _processes_with(marker: str) -> Iterator[int]:
+def asleep(nap: str) -> list[int]:
+    """Ids of the processes that are ``sleep NAP``, not of a shell that is yet to call it."""
+    return [pid for pid, command in _command_lines() if command == f"sleep {nap}"]
+
+
+def _command_lines() -> Iterator[tuple[int, str]]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            words = (entry / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
         except OSError:
             continue  # it ended meanwhile
-        if marker in command:
-            yield int(entry.name)
+        yield int(entry.name), b" ".join(words).decode(errors="replace")

@@ -1,14 +1,12 @@
 """The lists of the explorer in a real browser: filters, live changes, keys, narrow screens."""
 
-import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Generator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Route, expect
+from playwright.async_api import expect
 
 from agent_env.explorer.server import Explorer
 from agent_env.runs import RunIndex
@@ -21,31 +19,9 @@ from tests.end_to_end.browsing import (
     open_page,
     overflow,
     row,
-    serving,
 )
 
 pytestmark = NEEDS_CHROMIUM
-
-
-NOTES_ROWS_WITHOUT_HOST = """() => {
-    window.without = 0;
-    const row = () => document.querySelector("#results tbody").textContent;
-    new MutationObserver(() => { if (!row().includes("here")) window.without += 1; })
-        .observe(document.getElementById("results"), { childList: true, subtree: true });
-}"""
-
-
-@pytest.fixture
-def index(tmp_path: Path) -> Generator[RunIndex]:
-    found = RunIndex.open(f"sqlite:///{tmp_path}/index.sqlite")
-    yield found
-    found.close()
-
-
-@pytest.fixture
-async def explorer(index: RunIndex, tmp_path: Path) -> AsyncGenerator[Explorer]:
-    async with serving(index, tmp_path / "artifacts") as explorer:
-        yield explorer
 
 
 def rename(folder: Path, table: str, to: str) -> None:
@@ -93,7 +69,7 @@ async def test_filters_act_at_once_and_survive_reload_and_back(
         await expect(row(page, "fine")).to_have_count(0)
         # The menu that was opened is still open: the page changed under it.
         await expect(page.locator("#status-filter")).to_have_attribute("open", "")
-        await page.locator("#text").press_sequentially("HUNK")
+        await page.locator("#text").fill("HUNK")
         await page.wait_for_url("**/runs?status=FAILED&text=HUNK")
         await expect(page.locator("#text")).to_be_focused()
 
@@ -126,33 +102,6 @@ async def test_a_click_on_a_head_sorts_and_a_column_can_be_chosen(
         await expect(page.get_by_role("columnheader", name="host")).to_be_visible()
         await expect(page.locator(first)).to_contain_text("here")
         assert "sort=reward" in page.url
-
-
-async def test_an_answer_for_the_columns_of_before_changes_no_row(
-    explorer: Explorer, index: RunIndex
-) -> None:
-    running(index, "run-0")
-    first, go_on = "#results tbody >> nth=0", asyncio.Event()
-
-    async def late(route: Route) -> None:
-        await go_on.wait()
-        await route.continue_()
-
-    async with browsing(explorer.url) as page:
-        await open_page(page, "/runs")
-        await live(page)
-        await page.route("**/runs/rows*", late)
-        async with page.expect_request("**/runs/rows*"):
-            ended(index, "run-0", reward=0.5, scores={"play": 0.5})
-        await page.get_by_text("Columns").click()
-        await page.get_by_label("host").check()
-        await expect(page.locator(first)).to_contain_text("here")
-        await page.evaluate(NOTES_ROWS_WITHOUT_HOST)
-
-        async with page.expect_response("**/runs/rows*columns=*"):
-            go_on.set()  # so it is asked again, for the columns of now
-        await expect(page.locator(first)).to_contain_text("0.5")
-        assert await page.evaluate("window.without") == 0
 
 
 async def test_a_change_shows_where_the_row_is_and_new_runs_wait(

@@ -1,7 +1,6 @@
 """One run and its conversation in a real browser; what agents write stays text."""
 
 import time
-from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,25 +19,11 @@ from tests.end_to_end.browsing import (
     live,
     open_page,
     serious_findings,
-    serving,
 )
 
 pytestmark = NEEDS_CHROMIUM
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-
-
-@pytest.fixture
-def index(tmp_path: Path) -> Generator[RunIndex]:
-    found = RunIndex.open(f"sqlite:///{tmp_path}/index.sqlite")
-    yield found
-    found.close()
-
-
-@pytest.fixture
-async def explorer(index: RunIndex, tmp_path: Path) -> AsyncGenerator[Explorer]:
-    async with serving(index, tmp_path / "artifacts") as explorer:
-        yield explorer
 
 
 def talk(folder: Path, run_id: str, said: list[str]) -> None:

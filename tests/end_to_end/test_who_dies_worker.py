@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from temporalio.api.enums.v1 import PendingActivityState
 
 from agent_env.status import RunStatus
-from tests.end_to_end.conftest import Product, on_both, processes_with
+from tests.end_to_end.conftest import Product, asleep, on_both, processes_with
 from tests.end_to_end.stage import box, command, sandbox_folders, spec
 from tests.end_to_end.tampering import locked
 from tests.end_to_end.who_dies import (
@@ -49,7 +49,7 @@ async def test_killed_in_a_step_it_goes_on_there_and_what_had_ended_is_not_run_a
                 command("boxed", boxed, depends_on=["once", "box"]),
             )
         )
-        await product.until(lambda: len(processes_with(sleep)) >= 2, LONG)
+        await product.until(lambda: len(asleep(sleep)) == 2, LONG)
         await until(lambda: is_reported(product, episode.run_id, "once"))
         await asyncio.to_thread(first.kill)
     await product.until(lambda: not processes_with(sleep))

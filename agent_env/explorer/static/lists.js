@@ -1,5 +1,5 @@
 // Lists of runs and groups: rows change where they are, new ones wait behind a button.
-import { fetchDocument, morph } from "./morph.js";
+import { fetchDocument, fetchPage, morph, staleness } from "./morph.js";
 import { say } from "./say.js";
 
 const PAUSE_MS = 400;
@@ -20,7 +20,8 @@ export function startLists() {
   if (kind !== "runs" && kind !== "groups") return;
   document.addEventListener("live:changes", (event) => take(event.detail));
   document.addEventListener("click", (event) => {
-    if (event.target.closest("#newer")) showNewest();
+    // When it fails, the button is still there, and the notice on top says what is wrong.
+    if (event.target.closest("#newer")) showNewest().catch(() => {});
   });
 }
 
@@ -50,13 +51,10 @@ function schedule() {
   timer = setTimeout(async () => {
     timer = null;
     busy = true;
-    try {
-      await refresh();
-    } catch {
-      // The next change asks again; the notice on top says what is wrong.
-    }
+    // A filter's answer that is under way may be older than rows fetched now, and come later.
+    const isWell = document.querySelector(".htmx-request") ? true : await refresh();
     busy = false;
-    if (changed.size || isNewer) schedule();
+    if (isWell && (changed.size || isNewer)) schedule();
   }, PAUSE_MS);
 }
 
@@ -66,8 +64,16 @@ async function refresh() {
   for (const id of ids) changed.delete(id);
   const asksForNew = isNewer;
   isNewer = false;
-  if (ids.length) await refreshRows(list, ids);
-  if (asksForNew) await countNew();
+  try {
+    if (ids.length) await refreshRows(list, ids);
+    if (asksForNew) await countNew();
+    return true;
+  } catch {
+    // The notice on top says what is wrong; the next word of the stream asks again, for these, too.
+    for (const id of ids) changed.add(id);
+    isNewer ||= asksForNew;
+    return false;
+  }
 }
 
 async function refreshRows(list, ids) {
@@ -75,8 +81,8 @@ async function refreshRows(list, ids) {
   const columns = new URLSearchParams(location.search).get("columns");
   if (columns) query.set("columns", columns);
   const found = await fetchDocument(`${list.rows}?${query}`);
-  if (found.isStale) ids.forEach((id) => changed.add(id));
-  if (found.isStale || found.status !== 200) return;
+  if (found.isStale) return ids.forEach((id) => changed.add(id));
+  if (found.status !== 200) throw new Error(`the rows can't be read: ${found.status}`);
   for (const fresh of found.document.querySelectorAll("tbody[id]")) {
     const old = document.getElementById(fresh.id);
     if (!old) continue;
@@ -100,15 +106,18 @@ async function countNew() {
     const count = unknown.size;
     words = count ? `${count} new or changed ▲` : "";
   } else {
-    const asked = location.search;
-    const query = new URLSearchParams(asked);
+    const isStale = staleness();
+    const query = new URLSearchParams(location.search);
     for (const name of ["after", "columns", "limit", "sort"]) query.delete(name);
     const first = main().dataset.first;
     if (first) query.set("after", first);
     const answer = await fetch(`/runs/newer.json?${query}`);
-    if (!answer.ok) return;
+    if (!answer.ok) throw new Error(`what is new can't be counted: ${answer.status}`);
     const newer = await answer.json();
-    if (location.search !== asked) return;
+    if (isStale()) {
+      isNewer = true;
+      return;
+    }
     words = newer.count ? `${newer.count}${newer.is_more ? "+" : ""} new ▲` : "";
   }
   // An empty list has nobody to disturb.
@@ -122,10 +131,11 @@ async function showNewest() {
   const query = new URLSearchParams(location.search);
   query.delete("after");
   const url = `${location.pathname}${query.size ? `?${query}` : ""}`;
-  const found = await fetchDocument(url);
+  const known = [...unknown];
+  const found = await fetchPage(url);
   if (found.isStale || found.status !== 200) return;
   if (url !== location.pathname + location.search) history.pushState({ htmx: true }, "", url);
-  unknown.clear();
+  for (const id of known) unknown.delete(id);
   morph(main(), found.document.getElementById("main"));
   scrollTo({ top: 0 });
 }

@@ -23,12 +23,24 @@ export function morph(target, fresh) {
 }
 
 const view = () => location.pathname + location.search;
+let pages = 0;
 
-// An answer is stale when the page shows something else by then: other columns, another filter.
+// An answer is stale when the page shows something else by then, other columns, another filter, and when the whole
+// page has been asked for since: an older answer never lies over a newer one.
+export function staleness() {
+  const [asked, at] = [view(), pages];
+  return () => view() !== asked || pages !== at;
+}
+
+export async function fetchPage(url) {
+  pages += 1;
+  return fetchDocument(url);
+}
+
 export async function fetchDocument(url, signal) {
-  const asked = view();
+  const isStale = staleness();
   const answer = await fetch(url, { headers: { Accept: "text/html" }, signal });
   const text = await answer.text();
   const found = new DOMParser().parseFromString(text, "text/html");
-  return { status: answer.status, url: answer.url, isStale: view() !== asked, document: found };
+  return { status: answer.status, url: answer.url, isStale: isStale(), document: found };
 }

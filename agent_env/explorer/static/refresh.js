@@ -1,5 +1,5 @@
 // Pages about one thing are fetched again when it changes, and changed in place.
-import { fetchDocument, morph } from "./morph.js";
+import { fetchPage, morph } from "./morph.js";
 import { say } from "./say.js";
 
 const PAUSE_MS = { run: 300, group: 800, compare: 1500, tasks: 5000, health: 5000, error: 1000 };
@@ -50,7 +50,7 @@ async function run() {
 
 export async function refresh() {
   const main = document.getElementById("main");
-  const found = await fetchDocument(location.href);
+  const found = await fetchPage(location.href);
   if (found.isStale) return soon();
   const fresh = found.document.getElementById("main");
   if (found.status !== 200 || !fresh) return;
