@@ -52,7 +52,7 @@ function schedule() {
     timer = null;
     busy = true;
     // A filter's answer that is under way may be older than rows fetched now, and come later.
-    const isWell = document.querySelector(".htmx-request") ? true : await refresh();
+    const isWell = document.querySelector(".htmx-request") !== null || (await refresh());
     busy = false;
     if (isWell && (changed.size || isNewer)) schedule();
   }, PAUSE_MS);
