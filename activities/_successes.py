@@ -49,14 +49,37 @@ class Successes:
         self._host = host
         self._now = now
 
-    async def ended(self, order: RunSteps, ending: Ending, done: StepsDone) -> StepsDone:
+    async def ended_before(self, order: RunSteps, ending: Ending) -> StepsDone | None:
+        """What an attempt would have answered that died after it had ended the episode, if so.
+
+        What it had kept of the steps is gone then, and they must not run again.
+        """
+        try:
+            row = await asyncio.to_thread(self._index.get, order.run_id)
+            if row.workflow_run_id != ending.workflow_run_id or not row.status.is_finished:
+                return None
+            steps = await asyncio.to_thread(self._index.steps, order.run_id)
+        except RunIndexError:
+            return None
+        mine = {*order.segment.ids}
+        reports = tuple(s for s in steps if s.step_id in mine and s.epoch == order.epoch)
+        outcome = success(ending.steps, (*order.reports, *reports), reward=ending.reward)
+        if outcome is None:
+            return None
+        return StepsDone(reports=reports, outcome=outcome, ended=row.result())
+
+    async def ended(
+        self, order: RunSteps, ending: Ending, done: StepsDone, *, execution: str
+    ) -> StepsDone:
         """What ``run_steps`` answers: a success is decided, and ended if nothing is in the way."""
         outcome = success(ending.steps, (*order.reports, *done.reports), reward=ending.reward)
         if outcome is None:
             return done
         done = done.model_copy(update={"outcome": outcome})
         # Who comes after a death in the middle must not run the steps again, without a sandbox.
-        self._runner.keep(order, done)
+        kept = {report.step_id for report in self._runner.kept(order, execution=execution)}
+        if not kept.issuperset(order.segment.ids):
+            return done
         types = {*ending.sandbox_types, *used_types((*order.reports, *done.reports))}
         began = time.monotonic()
         if not await self._is_torn_down(order.run_id, types):

@@ -79,7 +79,10 @@ class FinishActivities:
 
     @activity.defn(name=names.REPAIR)
     async def repair(self, order: Repair) -> Repaired:
-        """End a run whose workflow is over: stop what of it runs here, tear down, then the row."""
+        """End a run whose workflow is over: stop what of it runs here, tear down, then the row.
+
+        A row may have ended meanwhile, or before: the end that came from outside stands.
+        """
         async with heartbeating():
             with translating():
                 steps = await asyncio.to_thread(self._index.steps, order.run_id)
@@ -93,6 +96,7 @@ class FinishActivities:
                     is_own=order.is_own,
                     reward_step=order.reward_step,
                     still_up=still_up,
+                    overrules=order.overrules,
                 )
                 row, moved = await asyncio.to_thread(self._index.end_run, ended, at=self._now())
         detail = f"{row.status} {row.error or ''}".rstrip()

@@ -15,7 +15,7 @@ from agent_env.steps.runner import SegmentRunner
 
 
 class StepActivities:
-    """Steps on this host. A later attempt goes on after the last report that was heartbeat."""
+    """Steps on this host. A later attempt goes on after what was heartbeat, or kept on the host."""
 
     def __init__(
         self,
@@ -72,14 +72,22 @@ class StepActivities:
         progress: Progress,
         interrupted: asyncio.Event,
     ) -> StepsDone:
-        done = self._runner.kept(order) if order.ending is not None else None
-        if done is None:
-            done = await self._runner.run(
-                order, earlier=earlier, on_change=progress.changed, interrupt=interrupted
-            )
+        info = activity.info()
+        if order.ending is not None and not _is_first(order, info):
+            before = await self._successes.ended_before(order, order.ending)
+            if before is not None:
+                return before
+        execution = info.workflow_run_id or ""
+        done = await self._runner.run(
+            order,
+            execution=execution,
+            earlier=earlier,
+            on_change=progress.changed,
+            interrupt=interrupted,
+        )
         if order.ending is None or interrupted.is_set():
             return done
-        return await self._successes.ended(order, order.ending, done)
+        return await self._successes.ended(order, order.ending, done, execution=execution)
 
     @activity.defn(name=names.INTERRUPT)
     async def interrupt(self, order: Interrupt) -> None:
@@ -94,6 +102,11 @@ class StepActivities:
         for run_id, host in members.items():
             if host == self._host:
                 self._segments.stop_ahead(run_id)
+
+
+def _is_first(order: RunSteps, info: activity.Info) -> bool:
+    """Whether none can have been before: what is handed over without a queue is tried once."""
+    return order.host is not None and info.attempt == 1
 
 
 def _earlier(info: activity.Info) -> StepProgress | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from temporalio.api.common.v1 import Payload
@@ -17,8 +17,9 @@ from temporalio.exceptions import ApplicationError, FailureError, TerminatedErro
 from temporalio.service import RPCError, RPCStatusCode
 
 from agent_env import names
-from agent_env.disagreements import Closed, Opened, OpenWorkflow
+from agent_env.disagreements import Closed, ComparedRun, Opened, OpenWorkflow, overrules
 from agent_env.results import EpisodeResult
+from agent_env.runs import RunRecord
 from agent_env.specs import EpisodeStart, GroupStart
 
 _Start = TypeVar("_Start", EpisodeStart, GroupStart)
@@ -27,6 +28,9 @@ PAGE = 1000
 """Workflows of one listing call."""
 _BEGUN_EVENTS = 5
 """Least of a history with a completed workflow task: before are its start, perhaps a cancel."""
+_FROM_OUTSIDE = (
+    f"WorkflowType = '{names.EPISODE}' AND ExecutionStatus IN ('Terminated', 'TimedOut')"
+)
 _OPEN = (
     f"WorkflowType IN ('{names.EPISODE}', '{names.ROLLOUT_GROUP}') AND ExecutionStatus = 'Running'"
 )
@@ -60,6 +64,35 @@ async def open_workflows(client: Client) -> Opened:
     return Opened(episodes, groups)
 
 
+class OutsideEnd(NamedTuple):
+    """How something from outside has ended a workflow."""
+
+    status: str
+    """``TERMINATED`` or ``TIMED_OUT``."""
+    closed_at: datetime
+
+
+async def ended_from_outside(client: Client, *, since: datetime | None) -> Mapping[str, OutsideEnd]:
+    """Episodes of the client's namespace that were terminated or timed out, by id.
+
+    With ``since`` only those that closed then or later, by the server's clock; else all that it
+    still knows of. A server that can't list workflows tells of none.
+    """
+    where = _FROM_OUTSIDE
+    if since is not None:
+        where += f" AND CloseTime >= '{since.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}'"
+    found: dict[str, OutsideEnd] = {}
+    try:
+        async for each in client.list_workflows(where, page_size=PAGE):
+            if each.status is not None and each.close_time is not None:
+                # The latest comes first, where there are several of one id.
+                found.setdefault(each.id, OutsideEnd(each.status.name, each.close_time))
+    except RPCError as error:
+        if error.status is not RPCStatusCode.UNIMPLEMENTED:
+            raise
+    return found
+
+
 async def has_listings(client: Client) -> bool:
     """Whether the server can list workflows; the one that tests use to skip time can't."""
     try:
@@ -90,6 +123,26 @@ async def described(
         started_at=found.start_time,
         closed_at=found.close_time,
     )
+
+
+async def overruling(client: Client, row: ComparedRun | RunRecord) -> Execution | None:
+    """The execution of a row that something from outside has ended otherwise than the row says."""
+    latest = await described(client, row.run_id)
+    if latest is None or not overrules(latest.status, row.status):
+        return None
+    # A reset terminates one execution and goes on with another: then the latest says how it ended.
+    its = await of_row(client, row, latest)
+    return its if its is not None and overrules(its.status, row.status) else None
+
+
+async def of_row(
+    client: Client, row: ComparedRun | RunRecord, latest: Execution | None
+) -> Execution | None:
+    """The execution that a row belongs to, given the latest of its id."""
+    if latest is None or row.workflow_run_id in (None, latest.run_id):
+        return latest
+    its = await described(client, row.run_id, row.workflow_run_id)
+    return latest if its is not None and its.status == "CONTINUED_AS_NEW" else its
 
 
 async def closed(client: Client, workflow_id: str, execution: Execution | None) -> Closed:

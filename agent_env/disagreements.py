@@ -1,7 +1,8 @@
 """Where the run index and Temporal disagree, and how a run ends that no workflow code ended. Pure.
 
 Terminating a workflow, a timeout set from outside and a deleted history run none of our code: the
-row stays live. What is decided here is done by ``agent_env.reconciler`` and its workflow.
+row stays live, or it has ended otherwise. What is decided here is done by ``agent_env.reconciler``
+and its workflow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +25,8 @@ def is_fresh(at: datetime, now: datetime) -> bool:
     return abs(now - at) <= GRACE
 
 
-class LiveRun(NamedTuple):
-    """What is compared of a row that is QUEUED or RUNNING."""
+class ComparedRun(NamedTuple):
+    """What is compared of a row."""
 
     run_id: str
     workflow_run_id: str | None
@@ -52,6 +53,23 @@ class Opened(NamedTuple):
     groups: Mapping[str, OpenWorkflow]
 
 
+_FROM_OUTSIDE = {"TERMINATED": RunStatus.CANCELED, "TIMED_OUT": RunStatus.FAILED}
+"""How a row ends whose workflow something from outside has ended, whatever it had come to."""
+
+
+def is_from_outside(status: str) -> bool:
+    """Whether a workflow that ended so was ended by something else than its own code."""
+    return status in _FROM_OUTSIDE
+
+
+def overrules(status: str, row: RunStatus) -> bool:
+    """Whether a workflow's end leaves another end to its row than the one that is written there.
+
+    That of a workflow which closed by itself never does: it closes as its row says.
+    """
+    return row.is_finished and _FROM_OUTSIDE.get(status, row) is not row
+
+
 class Standing(StrEnum):
     """How a live row compares with what Temporal lists."""
 
@@ -68,7 +86,7 @@ class Standing(StrEnum):
     """It should have an open workflow, and none is listed."""
 
 
-def standing(row: LiveRun, opened: Opened, now: datetime) -> Standing:
+def standing(row: ComparedRun, opened: Opened, now: datetime) -> Standing:
     """Compare a row with the listing. A listing may lag: look closely at what it lacks."""
     if row.run_id in opened.episodes:
         asked_at = row.cancel_requested_at
@@ -85,7 +103,7 @@ def standing(row: LiveRun, opened: Opened, now: datetime) -> Standing:
     return Standing.SUSPECT
 
 
-def is_unstarted_member(row: LiveRun) -> bool:
+def is_unstarted_member(row: ComparedRun) -> bool:
     """Whether its group listed it and no workflow of its own has written to it."""
     is_member = row.run_group_id is not None and row.member_index is not None
     return is_member and row.workflow_run_id is None
@@ -102,6 +120,9 @@ class Kind(StrEnum):
     """An open episode without a row."""
     UNHEARD = "unheard"
     """A cancel that was asked for and has not reached Temporal."""
+    OVERRULED = "overruled"
+    """A row that has ended otherwise than its workflow, which something from outside has ended
+    between the row's end and its own."""
 
 
 class Disagreement(NamedTuple):
@@ -112,7 +133,7 @@ class Disagreement(NamedTuple):
     """The run or the group."""
     detail: str
     repair: Repair | None = None
-    """For ENDED."""
+    """For ENDED and OVERRULED."""
     members: CancelMembers | None = None
     """For STRANDED."""
     workflow_run_id: str | None = None
@@ -199,7 +220,7 @@ class GroupTally:
         self._stranded: dict[str, int] = {}
         self._held: set[str] = set()
 
-    def add(self, row: LiveRun, found: Standing, now: datetime) -> None:
+    def add(self, row: ComparedRun, found: Standing, now: datetime) -> None:
         """Count a row in."""
         group = row.run_group_id
         if group is None:

@@ -19,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from agent_env import names
+from agent_env._executions import overruling
 from agent_env._held_turns import ASK_AGAIN_S, HeldTurns
 from agent_env._players import played, prompts
 from agent_env._unlisted import list_unlisted
@@ -197,9 +198,11 @@ class Episode:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
         # Canceled, or ended from outside without a word: its row says how.
-        while not (row := await self.record()).status.is_finished:
+        while True:
+            row = await self.record()
+            if row.status.is_finished and await overruling(self._client, row) is None:
+                return row.result()
             await asyncio.sleep(_POLL_S)
-        return row.result()
 
     async def cancel(self, reason: str = "", *, by: str | None = None) -> CancelAnswer:
         """Ask the episode to stop; it ends CANCELED after teardown. Returns without waiting.

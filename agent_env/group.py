@@ -18,7 +18,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from agent_env import names
-from agent_env._executions import group_started_with
+from agent_env._executions import ended_from_outside, group_started_with, overruling
 from agent_env._start import refusal
 from agent_env.episode import Episode
 from agent_env.errors import InvalidSpecError, UnavailableError, bounded
@@ -70,7 +70,8 @@ class RolloutGroup:
             UnavailableError: Temporal has not answered for minutes. Safe to retry.
         """
         await self._closed()
-        while not (now := await self.snapshot()).figures.is_finished:
+        # In this order: what is read after a row has come to say so says so as well.
+        while await self._is_overruled() or not (now := await self.snapshot()).figures.is_finished:
             await asyncio.sleep(_POLL_S)
         return now
 
@@ -177,6 +178,17 @@ class RolloutGroup:
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
+
+    async def _is_overruled(self) -> bool:
+        """Whether the row of a member that was terminated has yet to say so."""
+        group = await asyncio.to_thread(self._index.group, self.run_group_id)
+        outside = await ended_from_outside(self._client, since=group.created_at)
+        if not outside:
+            return False
+        members = await asyncio.to_thread(self._index.members, self.run_group_id)
+        suspects = [member for member in members if member.run_id in outside]
+        found = await asyncio.gather(*(overruling(self._client, each) for each in suspects))
+        return any(its is not None for its in found)
 
     async def _number(self, index: int | str) -> int:
         """The index as a number, if the group has it."""

@@ -8,33 +8,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from temporalio.client import (
-    Client,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.client import Client
 
-from agent_env import names
-from agent_env._executions import Execution, closed, described, open_workflows, started_with
+from agent_env._executions import (
+    Execution,
+    closed,
+    described,
+    ended_from_outside,
+    of_row,
+    open_workflows,
+    overruling,
+    started_with,
+)
+from agent_env._mend import canceled, restored
 from agent_env.disagreements import (
+    ComparedRun,
     Disagreement,
     GroupTally,
     Kind,
-    LiveRun,
     Standing,
     ending,
     is_fresh,
+    is_from_outside,
+    overrules,
     standing,
     why_never_started,
 )
-from agent_env.outcome import Outcome
-from agent_env.runs import RunCursor, RunIndex, new_run
-from agent_env.specs import CancelMembers, Placement, Repair, Repaired
+from agent_env.runs import RunCursor, RunIndex
+from agent_env.specs import CancelMembers, Repair, Repaired
 from agent_env.status import LIVE
 from agent_env.task import sandbox_types
 
@@ -42,8 +47,8 @@ _PAGE = 500
 _AT_ONCE = 16
 """Most questions to Temporal at one time."""
 _DOUBTFUL = (Standing.SUSPECT, Standing.UNHEARD, Standing.ORPHANED)
-_LISTED_WITHIN_S = 10.0
-"""How long an episode may take to say where it is, in seconds."""
+_LAGS = timedelta(minutes=10)
+"""How long after its workflow was ended from outside a row may still be written, or be listed."""
 
 Question = Callable[[], Awaitable[Disagreement | None]]
 
@@ -73,12 +78,14 @@ class Reconciler:
         self._client = client
         self._index = index
         self._now = now
+        self._agreed_until: datetime | None = None
+        """When the last one closed that was ended from outside, while all such rows agreed."""
 
     async def look(self, *, ignore: Collection[str] = (), limit: int = 1000) -> Look:
         """Find what disagrees; changes nothing.
 
-        Live rows are read page by page, open workflows are listed once; only rows without an open
-        workflow cost a question each.
+        Live rows are read page by page, open workflows and those ended from outside are listed
+        once; only rows that do not go with the lists cost a question each.
 
         Args:
             ignore: Runs and groups to leave alone.
@@ -92,7 +99,7 @@ class Reconciler:
         unlisted = {
             id for id, found in opened.episodes.items() if not self._is_fresh(found.started_at)
         }
-        tally, doubtful, live = GroupTally(), list[LiveRun](), 0
+        tally, doubtful, live = GroupTally(), list[ComparedRun](), 0
         async for rows in self._live_rows():
             live += len(rows)
             unlisted.difference_update(row.run_id for row in rows)
@@ -109,6 +116,11 @@ class Reconciler:
         ]
         questions += [partial(self._unheard_group, *group) for group in tally.unheard]
         questions += [partial(self._unlisted, id) for id in await self._without_row(unlisted)]
+        questions += [
+            partial(self._overruled, row)
+            for row in await self._otherwise_ended()
+            if row.run_id not in ignore
+        ]
         found, is_whole = await self._answered(questions, limit)
         return Look(found, is_whole, live, len(opened.episodes) + len(opened.groups))
 
@@ -120,14 +132,14 @@ class Reconciler:
             IndexUnavailableError: the run index does not answer. Safe to retry.
         """
         done = (
-            await self._restored(found)
+            await restored(self._client, self._index, found, at=self._now())
             if found.kind is Kind.UNLISTED
-            else await self._canceled(found)
+            else await canceled(self._client, found)
         )
         detail = found.detail if done else f"not yet: {found.detail}"
         return Repaired(target=found.target, changed=done, detail=detail, agrees=done)
 
-    async def _live_rows(self) -> AsyncIterator[Sequence[LiveRun]]:
+    async def _live_rows(self) -> AsyncIterator[Sequence[ComparedRun]]:
         for status in LIVE:
             after: RunCursor | None = None
             while True:
@@ -142,6 +154,18 @@ class Reconciler:
                 if len(rows) < _PAGE:
                     break
                 after = RunCursor(created_at=rows[-1].created_at, run_id=rows[-1].run_id)
+
+    async def _otherwise_ended(self) -> Sequence[ComparedRun]:
+        """Rows that have ended otherwise than Temporal lists it. All at first, then of late."""
+        since = self._agreed_until and self._agreed_until - _LAGS
+        outside = await ended_from_outside(self._client, since=since)
+        rows = await asyncio.to_thread(
+            self._index.ended_runs, self._client.namespace, sorted(outside)
+        )
+        found = [row for row in rows if overrules(outside[row.run_id].status, row.status)]
+        if outside and not found:
+            self._agreed_until = max(end.closed_at for end in outside.values())
+        return found
 
     async def _without_row(self, run_ids: Collection[str]) -> list[str]:
         ids = sorted(run_ids)
@@ -160,40 +184,42 @@ class Reconciler:
             found += [answer for answer in await asyncio.gather(*asked) if answer is not None]
         return tuple(found), True
 
-    async def _examined(self, row: LiveRun) -> Disagreement | None:
+    async def _examined(self, row: ComparedRun) -> Disagreement | None:
         """Look closely at a row that may disagree: a listing may lag, a description does not."""
         latest = await described(self._client, row.run_id)
         if latest is not None and latest.is_open:
             return self._unheard(row, latest) or await self._orphaned(row, latest)
-        its = latest
-        if latest is not None and row.workflow_run_id not in (None, latest.run_id):
-            its = await described(self._client, row.run_id, row.workflow_run_id)
-            if its is not None and its.status == "CONTINUED_AS_NEW":
-                its = latest
-        outcome, is_own = await self._ending(row.run_id, its)
+        its = await of_row(self._client, row, latest)
+        return await self._ended(Kind.ENDED, row, its)
+
+    async def _overruled(self, row: ComparedRun) -> Disagreement | None:
+        its = await overruling(self._client, row)
+        return None if its is None else await self._ended(Kind.OVERRULED, row, its)
+
+    async def _ended(self, kind: Kind, row: ComparedRun, its: Execution | None) -> Disagreement:
+        how = await closed(self._client, row.run_id, its)
+        outcome = ending(how)
         start = its and await started_with(self._client, row.run_id, its.run_id)
         repair = Repair(
             run_id=row.run_id,
             workflow_run_id=row.workflow_run_id,
             host=row.host,
             outcome=outcome,
-            is_own=is_own,
+            is_own=how.result is not None,
             reward_step=start.task.reward if start else None,
             sandbox_types=tuple(sorted(sandbox_types(start.task))) if start else (),
+            overrules=is_from_outside(how.status),
         )
-        detail = f"{outcome.status} {outcome.error or ''}".rstrip()
-        return Disagreement(Kind.ENDED, row.run_id, detail, repair=repair)
+        was = f"{row.status}, and should be " if kind is Kind.OVERRULED else ""
+        detail = f"{was}{outcome.status} {outcome.error or ''}".rstrip()
+        return Disagreement(kind, row.run_id, detail, repair=repair)
 
-    async def _ending(self, run_id: str, its: Execution | None) -> tuple[Outcome, bool]:
-        how = await closed(self._client, run_id, its)
-        return ending(how), how.result is not None
-
-    def _unheard(self, row: LiveRun, latest: Execution) -> Disagreement | None:
+    def _unheard(self, row: ComparedRun, latest: Execution) -> Disagreement | None:
         if row.cancel_requested_at is None or latest.is_cancel_requested:
             return None
         return _unheard(row.run_id, row.cancel_requested_reason or "", latest)
 
-    async def _orphaned(self, row: LiveRun, latest: Execution) -> Disagreement | None:
+    async def _orphaned(self, row: ComparedRun, latest: Execution) -> Disagreement | None:
         """A member that goes on while its group was ended from outside: nobody waits for it."""
         if row.run_group_id is None or row.member_index is None or latest.is_cancel_requested:
             return None
@@ -227,44 +253,6 @@ class Reconciler:
             return None  # over by now, or no worker has had the chance to list it
         detail = "listed again: its workflow is open and it had no row"
         return Disagreement(Kind.UNLISTED, run_id, detail, workflow_run_id=latest.run_id)
-
-    async def _restored(self, found: Disagreement) -> bool:
-        start = await started_with(self._client, found.target, found.workflow_run_id)
-        latest = await described(self._client, found.target, found.workflow_run_id)
-        if start is None or latest is None:
-            return False
-        workflow = self._client.get_workflow_handle(found.target, run_id=latest.run_id)
-        try:
-            async with asyncio.timeout(_LISTED_WITHIN_S):
-                # By id: asked again, it is the same question, however often it goes unanswered.
-                place = await workflow.execute_update(
-                    names.LISTED, id="reconcile", result_type=Placement
-                )
-        except (TimeoutError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError):
-            return False
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            return False
-        run = new_run(
-            start,
-            workflow_run_id=latest.run_id,
-            namespace=self._client.namespace,
-            created_at=latest.started_at,
-        )
-        return await asyncio.to_thread(
-            self._index.restore_run, run, host=place.host, at=self._now()
-        )
-
-    async def _canceled(self, found: Disagreement) -> bool:
-        workflow = self._client.get_workflow_handle(found.target, run_id=found.workflow_run_id)
-        try:
-            await workflow.cancel(reason=found.reason)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            return False
-        return True
 
     def _is_fresh(self, at: datetime) -> bool:
         return is_fresh(at, self._now())

@@ -233,7 +233,7 @@ class Reconcile(WireModel):
 
 
 class Repair(WireModel):
-    """Argument of ``repair``: end a run whose workflow is over while its row is live."""
+    """Argument of ``repair``: end a run whose workflow is over and did not end its row so."""
 
     run_id: str
     workflow_run_id: str | None
@@ -248,6 +248,9 @@ class Repair(WireModel):
     """The step that the task names as its reward."""
     sandbox_types: tuple[str, ...] = ()
     """Providers the run may have used."""
+    overrules: bool = False
+    """Something from outside has ended the workflow: an end that the row has, or gets meanwhile,
+    does not stand."""
 
 
 class Repaired(WireModel):

@@ -16,7 +16,7 @@ class RunStatus(StrEnum):
 
     @property
     def is_finished(self) -> bool:
-        """Whether a run with this status never moves again."""
+        """Whether a run with this status has ended."""
         return self in FINISHED
 
 
@@ -27,9 +27,19 @@ FINISHED = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELED)
 def may_move(now: RunStatus, to: RunStatus) -> bool:
     """Whether a run that is ``now`` may become ``to``.
 
-    A finished run never moves. A running one goes back to QUEUED when its host is lost.
+    A finished run never moves, but see ``may_be_overruled``. A running one goes back to QUEUED when
+    its host is lost.
     """
     return not now.is_finished and now is not to
+
+
+def may_be_overruled(now: RunStatus, to: RunStatus) -> bool:
+    """Whether a run that has ended ``now`` may have to read ``to``.
+
+    So it is when its workflow is terminated or timed out from outside between the row's end and its
+    own. A terminated run is CANCELED, one that timed out FAILED.
+    """
+    return now.is_finished and to in (RunStatus.CANCELED, RunStatus.FAILED) and now is not to
 
 
 class StepStatus(StrEnum):

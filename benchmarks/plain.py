@@ -48,7 +48,11 @@ class PlainActivities:
     async def step(self, order: RunSteps) -> StepReport:
         """Run one step."""
         done = await self._runner.run(
-            order, earlier=None, on_change=lambda _: None, interrupt=asyncio.Event()
+            order,
+            execution=activity.info().workflow_run_id or "",
+            earlier=None,
+            on_change=lambda _: None,
+            interrupt=asyncio.Event(),
         )
         return done.reports[0]
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, literal, select, tuple_
 
-from agent_env.disagreements import LiveRun, scored
+from agent_env.disagreements import ComparedRun, scored
 from agent_env.errors import RunNotFoundError
 from agent_env.runs import _writes, queries
+from agent_env.runs._leftovers import MOST_IDS
 from agent_env.runs.lists import RunCursor
 from agent_env.runs.records import Ended, Finished, NewRun, RunRecord
 from agent_env.runs.tables import runs
-from agent_env.status import RunStatus
+from agent_env.status import FINISHED, RunStatus
 
 # Built once: building a statement takes longer than SQLite takes to run it.
 _LIVE = (
-    select(*(runs.c[name] for name in LiveRun._fields))
+    select(*(runs.c[name] for name in ComparedRun._fields))
     .where(runs.c.status == bindparam("status"), runs.c.namespace == bindparam("namespace"))
     .order_by(runs.c.created_at, runs.c.run_id)
     .limit(bindparam("limit"))
+)
+_ENDED = select(*(runs.c[name] for name in ComparedRun._fields)).where(
+    runs.c.run_id.in_(bindparam("run_ids", expanding=True)),
+    runs.c.namespace == bindparam("namespace"),
+    runs.c.status.in_(FINISHED),
 )
 
 
@@ -30,7 +37,7 @@ def live_runs(
     *,
     after: RunCursor | None,
     limit: int,
-) -> tuple[LiveRun, ...]:
+) -> tuple[ComparedRun, ...]:
     """See ``RunIndex.live_runs``."""
     statement = _LIVE
     if after is not None:
@@ -39,7 +46,19 @@ def live_runs(
         statement = statement.where(tuple_(*key) > tuple_(*last))
     values = {"status": status, "namespace": namespace, "limit": limit}
     rows = connection.execute(statement, values)
-    return tuple(LiveRun._make(row)._replace(status=status) for row in rows)
+    return tuple(ComparedRun._make(row)._replace(status=status) for row in rows)
+
+
+def ended_runs(
+    connection: Connection, namespace: str, run_ids: Sequence[str]
+) -> tuple[ComparedRun, ...]:
+    """See ``RunIndex.ended_runs``."""
+    found: list[ComparedRun] = []
+    for start in range(0, len(run_ids), MOST_IDS):
+        ids = run_ids[start : start + MOST_IDS]
+        rows = connection.execute(_ENDED, {"run_ids": ids, "namespace": namespace})
+        found += [ComparedRun._make(row)._replace(status=RunStatus(row.status)) for row in rows]
+    return tuple(found)
 
 
 def end_run(connection: Connection, ended: Ended, *, at: datetime) -> tuple[RunRecord, bool]:
@@ -49,6 +68,8 @@ def end_run(connection: Connection, ended: Ended, *, at: datetime) -> tuple[RunR
         raise RunNotFoundError(queries.no_run(ended.run_id))
     if row.workflow_run_id != ended.workflow_run_id:
         return row, False
+    if ended.overrules and row.status.is_finished and row.status is not ended.outcome.status:
+        return _writes.overrule_run(connection, row, ended.outcome, at=at), True
     steps = queries.step_reports(connection, ended.run_id)
     outcome = ended.outcome if ended.is_own else scored(ended.outcome, steps, ended.reward_step)
     finished = Finished(

@@ -8,6 +8,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, update
 
 from agent_env.errors import ConflictError, RunNotFoundError, bounded
+from agent_env.outcome import Outcome
 from agent_env.results import SandboxRef, StepReport
 from agent_env.runs import _dialect, queries
 from agent_env.runs.records import (
@@ -134,6 +135,16 @@ def succeed_run(connection: Connection, done: Succeeded, *, at: datetime) -> Run
     return _ended(connection, done, row, _end(done, row, at))
 
 
+def overrule_run(
+    connection: Connection, row: RunRecord, outcome: Outcome, *, at: datetime
+) -> RunRecord:
+    """Have a run that has ended read otherwise: see ``RunIndex.end_run``.
+
+    What it scored, when it ended and what it left up stay: all that is as true as before.
+    """
+    return _changed(connection, row, _how(outcome) | _unasked(outcome, row, at))
+
+
 def _ended(connection: Connection, end: End, row: RunRecord, values: Values) -> RunRecord:
     row = _changed(connection, row, values)
     # What was written live, and is not in the record, counts for nothing.
@@ -226,11 +237,9 @@ def _end(finished: End, row: RunRecord | None, at: datetime) -> Values:
     counted = [report.status for report in finished.reports if not report.retried]
     earlier = [] if row is None else [time for time in (row.created_at, row.started_at) if time]
     end: Values = {
-        "status": outcome.status,
+        **_how(outcome),
         # Another machine's clock may be ahead of this one: nothing ends before it began.
         "finished_at": max([at, *earlier]),
-        "error_type": outcome.error_type,
-        "error": None if outcome.error is None else bounded(outcome.error),
         "reward": outcome.reward,
         "scores": dict(outcome.scores),
         "still_up": _refs(finished.still_up),
@@ -238,10 +247,23 @@ def _end(finished: End, row: RunRecord | None, at: datetime) -> Values:
         "current_step": None,
         "epoch": finished.epoch if row is None else max(finished.epoch, row.epoch),
     }
+    return end | _unasked(outcome, row, at)
+
+
+def _how(outcome: Outcome) -> Values:
+    return {
+        "status": outcome.status,
+        "error_type": outcome.error_type,
+        "error": None if outcome.error is None else bounded(outcome.error),
+    }
+
+
+def _unasked(outcome: Outcome, row: RunRecord | None, at: datetime) -> Values:
+    """The request for a cancel that nobody has put on the row."""
     is_unasked = row is None or row.cancel_requested_at is None
     if outcome.status is RunStatus.CANCELED and is_unasked:
-        end |= cancel_request(_TEMPORAL, outcome.error or "", at)
-    return end
+        return cancel_request(_TEMPORAL, outcome.error or "", at)
+    return {}
 
 
 def _write_steps(connection: Connection, run_id: str, reports: Sequence[StepReport]) -> None:

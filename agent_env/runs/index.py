@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from agent_env.disagreements import LiveRun
+from agent_env.disagreements import ComparedRun
 from agent_env.group_specs import GroupState, Rerun
 from agent_env.results import GroupResult, SandboxRef, StepReport
 from agent_env.runs import (
@@ -162,7 +162,8 @@ class RunIndex:
     def end_run(self, ended: Ended, *, at: datetime) -> tuple[RunRecord, bool]:
         """Write how a run ended whose workflow did not; its steps stay as they were recorded.
 
-        Nothing is written when it has finished, or belongs to another workflow than ``ended`` says.
+        Nothing is written when it belongs to another workflow than ``ended`` says; nor when it has
+        finished, unless ``ended`` overrules that: then only its status and why it has that change.
 
         Returns:
             The row as it is now, and whether this call moved it.
@@ -239,6 +240,10 @@ class RunIndex:
 
     # -- reads
 
+    def ended_runs(self, namespace: str, run_ids: Sequence[str]) -> tuple[ComparedRun, ...]:
+        """Those of these runs of a Temporal namespace that have ended. One query for many."""
+        return self._database.read(_reconcile.ended_runs, namespace, run_ids)
+
     def count_running(self, host: str) -> int:
         """Live runs of a host: what its room is counted by."""
         return self._database.read(queries.count_running, host)
@@ -250,7 +255,7 @@ class RunIndex:
         *,
         after: RunCursor | None = None,
         limit: int = 500,
-    ) -> tuple[LiveRun, ...]:
+    ) -> tuple[ComparedRun, ...]:
         """Live runs of a Temporal namespace with this status, oldest first, cut by key."""
         return self._database.read(
             _reconcile.live_runs, namespace, status, after=after, limit=limit

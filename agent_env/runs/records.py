@@ -78,7 +78,7 @@ class Succeeded(End):
 
 
 class Ended(WireModel):
-    """How a run ended whose workflow did not write it."""
+    """How a run ended whose workflow did not write it so."""
 
     run_id: str
     workflow_run_id: str | None
@@ -89,6 +89,8 @@ class Ended(WireModel):
     reward_step: str | None = None
     """The step that the task names as its reward."""
     still_up: tuple[SandboxRef, ...] = ()
+    overrules: bool = False
+    """Whether it holds against an end that the row has already."""
 
 
 class RunRecord(WireModel):

@@ -61,18 +61,20 @@ class WorkDirs:
             return False
         return True
 
-    def keep(self, run_id: str, epoch: int, word: bytes) -> None:
-        """Keep a word about a run until it is cleaned, for whoever comes after this process."""
-        kept = self._kept(run_id, epoch)
+    def keep(self, run_id: str, execution: str, epoch: int, line: bytes) -> None:
+        """Keep a line about a run until it is cleaned, for whoever comes after this process."""
+        kept = self._kept(run_id, execution, epoch)
         self._make_run(kept.parent, run_id)
-        kept.write_bytes(word)
+        with kept.open("ab") as file:
+            # In one write; after a line that death has cut off, it begins one of its own.
+            file.write(b"\n" + line)
 
-    def kept(self, run_id: str, epoch: int) -> bytes | None:
-        """What was kept. It may have been cut off by the death of who wrote it."""
+    def kept(self, run_id: str, execution: str, epoch: int) -> list[bytes]:
+        """The lines that were kept and can be read. Death may have cut one off."""
         try:
-            return self._kept(run_id, epoch).read_bytes()
-        except FileNotFoundError:
-            return None
+            return self._kept(run_id, execution, epoch).read_bytes().splitlines()
+        except OSError:
+            return []
 
     def has(self, run_id: str) -> bool:
         """Whether there is anything of a run."""
@@ -116,8 +118,8 @@ class WorkDirs:
             _note(folder).write_text(run_id, encoding="utf-8")
             folder.mkdir(exist_ok=True)
 
-    def _kept(self, run_id: str, epoch: int) -> Path:
-        return self._root / _hashed(run_id) / f"kept-{epoch}"
+    def _kept(self, run_id: str, execution: str, epoch: int) -> Path:
+        return self._root / _hashed(run_id) / f"{_hashed(execution)}-{epoch}.kept"
 
     def _named(self, run_id: str, step_id: str, epoch: int) -> Path:
         return self._root / _hashed(run_id) / f"{_hashed(step_id)}-{epoch}"

@@ -1,6 +1,8 @@
 """Runs the steps of one segment, concurrently where the DAG allows, and reports on each."""
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,12 +15,15 @@ from agent_env.errors import AgentEnvError, SandboxUnavailableError, error_text,
 from agent_env.results import SandboxRef, StepReport
 from agent_env.sandboxes import Providers
 from agent_env.specs import RunSteps, StepProgress, StepsDone
+from agent_env.status import StepStatus
 from agent_env.steps._attempt import Attempt, Escaped, ForeignTasks, boundary
 from agent_env.steps._segment import SegmentRun, Started, one_done
 from agent_env.steps._work_dirs import WorkDirs
 from agent_env.steps.base import StepContext
 from agent_env.steps.catalog import Steps
 from agent_env.task import StepSpec
+
+logger = logging.getLogger(__name__)
 
 
 class SegmentRunner:
@@ -55,6 +60,7 @@ class SegmentRunner:
         self,
         order: RunSteps,
         *,
+        execution: str,
         earlier: StepProgress | None,
         on_change: Callable[[StepProgress], None],
         interrupt: asyncio.Event,
@@ -66,6 +72,8 @@ class SegmentRunner:
 
         Args:
             order: The segment and what came before it.
+            execution: Which workflow execution it is of. What an attempt for it that died here has
+                kept stands; another execution may have had the same ``run_id``.
             earlier: The last word of an attempt that was cut off: its reports stand.
             on_change: Called with everything so far whenever a step starts, progresses or ends.
             interrupt: Set when the episode was canceled or its deadline passed.
@@ -79,8 +87,8 @@ class SegmentRunner:
         """
         segment = SegmentRun(
             order,
-            earlier or StepProgress(),
-            start=partial(self._start, order),
+            self._with_kept(earlier or StepProgress(), order, execution),
+            start=partial(self._start, order, execution),
             on_change=on_change,
             now=self._now,
         )
@@ -90,18 +98,13 @@ class SegmentRunner:
         finally:
             await segment.close()
 
-    def keep(self, order: RunSteps, done: StepsDone) -> None:
-        """Keep on this host how a segment ended: its sandboxes are about to be destroyed."""
-        self._dirs.keep(order.run_id, order.epoch, done.model_dump_json().encode())
-
-    def kept(self, order: RunSteps) -> StepsDone | None:
-        """How the segment ended, if a worker died after it had kept that."""
-        word = self._dirs.kept(order.run_id, order.epoch)
-        try:
-            done = StepsDone.model_validate_json(word or b"")
-        except ValidationError:
-            return None  # or before it had: then nothing is destroyed yet
-        return done if {r.step_id for r in done.reports} == set(order.segment.ids) else None
+    def kept(self, order: RunSteps, *, execution: str) -> tuple[StepReport, ...]:
+        """Reports of the order's epoch that are kept on this host, in the order of their ends."""
+        found: list[StepReport] = []
+        for line in self._dirs.kept(order.run_id, execution, order.epoch):
+            with contextlib.suppress(ValidationError):  # cut off
+                found.append(StepReport.model_validate_json(line))
+        return tuple(found)
 
     async def clean(self, run_id: str) -> None:
         """Remove every folder that attempts of this run left on the host."""
@@ -111,6 +114,7 @@ class SegmentRunner:
     def _start(
         self,
         order: RunSteps,
+        execution: str,
         spec: StepSpec,
         reports: Sequence[StepReport],
         on_progress: Callable[[JsonValue], None],
@@ -132,14 +136,31 @@ class SegmentRunner:
             on_progress=on_progress,
         )
         attempt = Attempt(spec, ctx, self._steps, self._tasks, self._grace, self._now)
-        return Started(attempt.stop, asyncio.create_task(self._play(attempt)))
+        return Started(attempt.stop, asyncio.create_task(self._play(attempt, execution)))
 
-    async def _play(self, attempt: Attempt) -> StepReport:
+    async def _play(self, attempt: Attempt, execution: str) -> StepReport:
         try:
-            return await attempt.run()
+            report = await attempt.run()
+            self._keep(attempt.ctx.run_id, execution, report)
+            return report
         finally:
             if "work_dir" in vars(attempt.ctx):
                 await self._dirs.remove(attempt.ctx.work_dir)
+
+    def _keep(self, run_id: str, execution: str, report: StepReport) -> None:
+        """Keep how a step ended: a heartbeat tells of it later, or never if this process dies."""
+        if report.status not in (StepStatus.COMPLETED, StepStatus.FAILED):
+            return
+        try:
+            line = report.model_dump_json().encode()
+            self._dirs.keep(run_id, execution, report.epoch, line)
+        except OSError as error:
+            logger.warning("step %r of %s is not kept: %s", report.step_id, run_id, error)
+
+    def _with_kept(self, earlier: StepProgress, order: RunSteps, execution: str) -> StepProgress:
+        found = {report.step_id: report for report in self.kept(order, execution=execution)}
+        found |= {report.step_id: report for report in earlier.reports}
+        return earlier.model_copy(update={"reports": tuple(found.values())})
 
     async def _destroy(self, refs: Sequence[SandboxRef], interrupt: asyncio.Event) -> None:
         """Remove the sandboxes of a retried span. An interrupt leaves that to teardown."""

@@ -19,15 +19,21 @@ from agent_env.runs.schema import prepare
 from agent_env.sandboxes import Providers, SandboxSpec
 from agent_env.specs import Ending, RunSteps, StepsDone
 from agent_env.status import RunStatus, StepStatus
-from agent_env.steps import Steps
+from agent_env.steps import StepContext, StepResult, Steps
 from agent_env.steps.runner import SegmentRunner
 from agent_env.task import StepSpec
 from agent_env.testing.fakes import FakeSandboxProvider
+from agent_env.testing.steps import step_of
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 ENDING = Ending(workflow_run_id="w", steps=("first", "last"), reward="last")
-FIRST = StepReport(step_id="first", type="x", epoch=1, status=StepStatus.COMPLETED)
-LAST = FIRST.model_copy(update={"step_id": "last", "score": 0.5})
+FIRST = StepReport(
+    step_id="first",
+    type="x",
+    epoch=1,
+    status=StepStatus.COMPLETED,
+    started_at=NOW - timedelta(seconds=1),
+)
 ORDER = RunSteps(
     run_id="run",
     task_id="task",
@@ -39,18 +45,25 @@ ORDER = RunSteps(
     steps_total=2,
     ending=ENDING,
 )
-DONE = StepsDone(reports=(LAST,))
 
 
 class Stage:
-    """One host with a run that has a sandbox."""
+    """One host with a run that has a sandbox, and has played its last segment.
+
+    Attributes:
+        done: How the segment ended.
+        ran: How often its step ran.
+    """
+
+    done: StepsDone
 
     def __init__(self, folder: Path, database: Database) -> None:
         self.index = RunIndex(database)
         self.provider = FakeSandboxProvider()
         self.providers = Providers(folder, {"fake": self.provider})
+        self.ran = 0
         self.runner = SegmentRunner(
-            steps=Steps(),
+            steps=Steps({"x": step_of(self._act)}),
             providers=self.providers,
             store=ArtifactStore(folder / "artifacts"),
             work_root=folder / "work",
@@ -72,9 +85,15 @@ class Stage:
         )
         self.index.open_run(run, host="here", room=1, at=NOW)
         await self.provider.create(SandboxSpec(name="box", type="fake"), owner="run", key="k")
+        self.done = await self.play()
 
-    async def ended(self, done: StepsDone = DONE, **changes: Any) -> StepsDone:
-        successes = Successes(
+    async def _act(self, _: StepContext) -> StepResult:
+        self.ran += 1
+        return StepResult(score=0.5)
+
+    @property
+    def successes(self) -> Successes:
+        return Successes(
             self.index,
             self.providers,
             self.runner,
@@ -82,8 +101,23 @@ class Stage:
             host="here",
             now=lambda: NOW,
         )
+
+    async def ended_before(self, **changes: Any) -> StepsDone | None:
+        return await self.successes.ended_before(ORDER, ENDING.model_copy(update=changes))
+
+    async def ended(self, done: StepsDone | None = None, **changes: Any) -> StepsDone:
         order = ORDER.model_copy(update=changes)
-        return await successes.ended(order, ENDING, done)
+        return await self.successes.ended(order, ENDING, done or self.done, execution="w")
+
+    async def play(self) -> StepsDone:
+        """The last segment, as a worker does that has just started."""
+        return await self.runner.run(
+            ORDER,
+            execution="w",
+            earlier=None,
+            on_change=lambda _: None,
+            interrupt=asyncio.Event(),
+        )
 
     async def is_open(self) -> bool:
         return self.is_workflow_open
@@ -123,7 +157,8 @@ async def test_a_success_is_torn_down_and_written_with_its_score(stage: Stage) -
 async def test_anything_else_is_for_the_workflow_to_decide(
     stage: Stage, status: StepStatus
 ) -> None:
-    not_done = StepsDone(reports=(LAST.model_copy(update={"status": status}),))
+    (last,) = stage.done.reports
+    not_done = StepsDone(reports=(last.model_copy(update={"status": status}),))
 
     assert await stage.ended(not_done) == not_done
     assert stage.status is RunStatus.RUNNING
@@ -200,27 +235,53 @@ async def test_a_host_that_was_lost_can_not_end_what_has_begun_elsewhere(stage: 
 async def test_who_comes_after_a_death_in_teardown_finds_how_the_steps_ended(
     stage: Stage,
 ) -> None:
-    stage.runner.keep(ORDER, DONE)
     await stage.providers.destroy_owned("run")
 
-    kept = stage.runner.kept(ORDER)
+    again = await stage.play()
 
-    assert kept is not None
-    assert kept == DONE
-    assert stage.runner.kept(ORDER.model_copy(update={"epoch": 2})) is None
-    assert (await stage.ended(kept)).ended is not None
-    assert stage.runner.kept(ORDER) is None
+    assert again == stage.done
+    assert stage.ran == 1
+    assert (await stage.ended(again)).ended is not None
+    assert stage.runner.kept(ORDER, execution="w") == ()
 
 
-async def test_a_word_that_was_cut_off_is_no_word(stage: Stage) -> None:
-    stage.runner.keep(ORDER, DONE)
-    (kept,) = [path for path in stage.left.rglob("*") if path.name.startswith("kept")]
-    kept.write_bytes(kept.read_bytes()[:-9])
+async def test_nothing_is_torn_down_while_a_death_would_have_the_steps_run_again(
+    stage: Stage,
+) -> None:
+    for kept in stage.left.rglob("*.kept"):
+        kept.unlink()
 
-    assert stage.runner.kept(ORDER) is None
+    done = await stage.ended()
+
+    assert done.outcome is not None
+    assert (done.ended, stage.status) == (None, RunStatus.RUNNING)
+    assert len(stage.provider.live) == 1
+
+
+async def test_who_comes_after_a_death_behind_the_row_answers_with_it_and_runs_nothing(
+    stage: Stage,
+) -> None:
+    assert await stage.ended_before() is None
+    first = await stage.ended()
+
+    assert await stage.ended_before() == first
+    assert await stage.ended_before(workflow_run_id="another") is None
+
+
+async def test_while_the_index_is_down_nobody_knows_of_an_end_before(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage.ended()
+
+    def down(_: str) -> None:
+        raise IndexUnavailableError("it is down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.index, "get", down)
+        assert await stage.ended_before() is None
 
 
 async def test_ending_it_again_answers_with_the_end_that_was_written(stage: Stage) -> None:
     first = await stage.ended()
 
-    assert (await stage.ended()).ended == first.ended
+    assert (await stage.ended(await stage.play())).ended == first.ended

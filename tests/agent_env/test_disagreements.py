@@ -8,12 +8,14 @@ import pytest
 from agent_env.disagreements import (
     GRACE,
     Closed,
+    ComparedRun,
     GroupTally,
-    LiveRun,
     Opened,
     OpenWorkflow,
     Standing,
     ending,
+    is_from_outside,
+    overrules,
     scored,
     standing,
     why_never_started,
@@ -29,7 +31,7 @@ JUST_NOW = NOW - GRACE / 2
 OPEN = OpenWorkflow("w", LONG_AGO)
 
 
-def row(**changes: Any) -> LiveRun:
+def row(**changes: Any) -> ComparedRun:
     """A run that began an hour ago."""
     values: dict[str, Any] = {
         "run_id": "run",
@@ -42,10 +44,10 @@ def row(**changes: Any) -> LiveRun:
         "cancel_requested_at": None,
         "cancel_requested_reason": None,
     }
-    return LiveRun(**{**values, **changes})
+    return ComparedRun(**{**values, **changes})
 
 
-def member(index: int = 0, **changes: Any) -> LiveRun:
+def member(index: int = 0, **changes: Any) -> ComparedRun:
     """A member that its group has listed and not started."""
     values: dict[str, Any] = {
         "run_id": f"grp-{index}",
@@ -90,8 +92,28 @@ def opened(*ids: str) -> Opened:
         (row(run_group_id="grp"), ["run"], Standing.AGREES),
     ],
 )
-def test_how_a_row_compares(run: LiveRun, open_ids: list[str], expected: Standing) -> None:
+def test_how_a_row_compares(run: ComparedRun, open_ids: list[str], expected: Standing) -> None:
     assert standing(run, opened(*open_ids), NOW) is expected
+
+
+@pytest.mark.parametrize("row", RunStatus)
+@pytest.mark.parametrize("closed", ["TERMINATED", "TIMED_OUT"])
+def test_what_ended_a_workflow_from_outside_overrules_any_other_end_of_its_row(
+    closed: str, row: RunStatus
+) -> None:
+    own = ending(Closed(closed)).status
+
+    assert is_from_outside(closed)
+    assert overrules(closed, row) is (row.is_finished and row is not own)
+
+
+@pytest.mark.parametrize("row", RunStatus)
+@pytest.mark.parametrize(
+    "closed", ["RUNNING", "COMPLETED", "FAILED", "CANCELED", "CONTINUED_AS_NEW", "NOT_FOUND"]
+)
+def test_what_closed_by_itself_or_is_gone_overrules_nothing(closed: str, row: RunStatus) -> None:
+    assert not is_from_outside(closed)
+    assert not overrules(closed, row)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +224,7 @@ def test_what_was_scored_before_the_end_is_kept(
     assert (outcome.status, outcome.error) == (RunStatus.CANCELED, "x")
 
 
-def tallied(*rows: LiveRun, open_ids: tuple[str, ...] = ()) -> GroupTally:
+def tallied(*rows: ComparedRun, open_ids: tuple[str, ...] = ()) -> GroupTally:
     tally = GroupTally()
     for each in rows:
         tally.add(each, standing(each, opened(*open_ids), NOW), NOW)
@@ -227,7 +249,7 @@ ASKED = {"cancel_requested_at": LONG_AGO, "cancel_requested_reason": "enough"}
     ],
 )
 def test_a_group_is_canceled_when_all_its_live_members_are_asked(
-    rows: list[LiveRun], open_ids: tuple[str, ...], unheard: bool
+    rows: list[ComparedRun], open_ids: tuple[str, ...], unheard: bool
 ) -> None:
     found = tallied(*rows, open_ids=open_ids).unheard
 

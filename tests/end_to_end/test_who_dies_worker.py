@@ -64,6 +64,27 @@ async def test_killed_in_a_step_it_goes_on_there_and_what_had_ended_is_not_run_a
     await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep)
 
 
+async def test_killed_the_moment_a_step_has_ended_it_does_not_run_that_again(
+    product: Product, tmp_path: Path
+) -> None:
+    sleep, steps = nap(), Steps(tmp_path)
+    with worker(product) as first:
+        episode = await product.trainer.start(
+            spec(box(), steps.quick("once"), steps.nap_once("cut", sleep))
+        )
+        await product.until(lambda: len(asleep(sleep)) == 1, LONG)
+        await asyncio.to_thread(first.kill)
+    told = await is_reported(product, episode.run_id, "once")
+
+    with worker(product):
+        result = await episode.result()
+
+    assert not told
+    assert result.status is RunStatus.COMPLETED
+    assert (steps.times("once"), steps.times("cut")) == (1, 2)
+    await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep)
+
+
 async def test_killed_while_a_sandbox_is_destroyed_it_goes_on_with_that(
     product: Product, tmp_path: Path
 ) -> None:

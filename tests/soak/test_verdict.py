@@ -107,7 +107,7 @@ def test_what_may_be_is_no_fault(sound: Record) -> None:
         (lambda: record("short", canceled("terminated: soak: terminated")), "ended with Canceled"),
         (lambda: replace(CANCELED, rows={"run": canceled("")}), "ended with Canceled"),
         (lambda: record("short", row(RunStatus.FAILED, error_type="HostLost")), "HostLost"),
-        (lambda: record("short", None, ran(0, 5), ran(12, 13)), "had ended and ran again"),
+        (lambda: record("short", None, ran(0, 8.5), ran(12, 13)), "had ended and ran again"),
         (lambda: record("short", None, ran(0, 2), ran(1, 3)), "ran twice at a time"),
         (lambda: record("short", None, ran(0, 1), ran(12, 13, epoch=2)), "no host lost"),
         (lambda: record("failing", row(), ran(0, 1, "never")), "step 'never' ran"),

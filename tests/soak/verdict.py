@@ -15,9 +15,9 @@ from tests.soak.ledger import StepRun
 from tests.soak.machines import Machine, Span
 from tests.soak.plan import CANCELED_BY, Order
 
-_LAST_SECOND_S = 3.0
-"""How long before a kill a step may have ended that runs again: a heartbeat a second tells of it,
-the engine's throttle adds one, and the machine is busy."""
+_LAST_SECOND_S = 1.0
+"""How long before a kill a step may have ended that runs again: its process says so before its
+worker has seen it end, and the machine is busy."""
 _DIES_S = 0.5
 """How long after a kill was noted its process may still be at work."""
 _HEARS_S = 15.0
@@ -129,13 +129,9 @@ def _is_last_second(record: Record, before: StepRun, after: StepRun) -> bool:
     """Whether its worker died so soon after the step that nobody knew of its end."""
     assert before.over_at is not None
     for killed_at in record.hosts[before.host].killed_at:
-        if before.over_at - _DIES_S <= killed_at <= after.began_at:
-            unknown_s = killed_at - before.over_at
-            for down in record.server_downs:
-                until = min(killed_at, down.end + _RECONNECTS_S)
-                unknown_s -= max(0.0, until - max(before.over_at, down.start))
-            if unknown_s <= _LAST_SECOND_S:
-                return True
+        since_s = killed_at - before.over_at
+        if -_DIES_S <= since_s <= _LAST_SECOND_S and killed_at <= after.began_at:
+            return True
     return False
 
 

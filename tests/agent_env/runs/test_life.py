@@ -12,11 +12,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from agent_env.disagreements import Closed, LiveRun, ending
+from agent_env.disagreements import Closed, ComparedRun, ending
 from agent_env.errors import ConflictError, RunNotFoundError
 from agent_env.results import StepReport
 from agent_env.runs import Ended, RunIndex, RunRecord
-from agent_env.status import FINISHED, LIVE, RunStatus, StepStatus, may_move
+from agent_env.status import (
+    FINISHED,
+    LIVE,
+    RunStatus,
+    StepStatus,
+    may_be_overruled,
+    may_move,
+)
 from tests.agent_env.runs.conftest import T0, finished, new_run, report, seconds
 
 HOSTS = st.sampled_from(["here", "there"])
@@ -33,6 +40,17 @@ OUTSIDE = st.sampled_from(
     ]
 )
 """What Temporal may say of a workflow that did not write its row."""
+SAID = (
+    "status",
+    "error_type",
+    "error",
+    "cancel_requested_at",
+    "cancel_requested_by",
+    "cancel_requested_reason",
+)
+"""What may change of a run that has ended, if its end is overruled."""
+OVERRULING = st.sampled_from([Closed("TERMINATED", "wrong"), Closed("TIMED_OUT")])
+"""What it may say of one that was ended between the row's end and its own."""
 
 
 class Life(RuleBasedStateMachine):
@@ -48,7 +66,9 @@ class Life(RuleBasedStateMachine):
         self.workflow: str | None = None
         self.row: RunRecord | None = None
         self.steps: tuple[StepReport, ...] = ()
-        self.looked: LiveRun | None = None
+        self.looked: ComparedRun | None = None
+        self.overruled: Closed | None = None
+        """How its workflow was ended from outside, once it was: that never changes."""
         self.clock = 0
 
     def now(self) -> Any:
@@ -147,6 +167,26 @@ class Life(RuleBasedStateMachine):
         assert row.status == (end.outcome.status if moved else before.status)
         assert self.index.end_run(end, at=self.now()) == (row, False)
 
+    @precondition(lambda self: self.row is not None and self.row.status.is_finished)
+    @rule(closed=OVERRULING)
+    def overrule(self, closed: Closed) -> None:
+        """Its workflow was ended from outside before it could close as its row says."""
+        before = self.row
+        assert before is not None
+        how = self.overruled = self.overruled or closed
+        end = Ended(
+            run_id=self.run_id,
+            workflow_run_id=before.workflow_run_id,
+            outcome=ending(how),
+            overrules=True,
+        )
+
+        row, moved = self.index.end_run(end, at=self.now())
+
+        assert row.status is end.outcome.status
+        assert moved == (before.status is not row.status)
+        assert self.index.end_run(end, at=self.now()) == (row, False)
+
     def teardown(self) -> None:
         """However it went on: one more look and repair, and the run has ended."""
         self.look()
@@ -168,12 +208,20 @@ class Life(RuleBasedStateMachine):
         assert (now.finished_at is not None) == now.status.is_finished
         if before is None:
             return
-        assert now.status is before.status or may_move(before.status, now.status)
+        assert now.status is before.status or self.may_be(before.status, now.status)
         assert now.epoch >= before.epoch
         assert before.started_at in (None, now.started_at)
         assert before.cancel_requested_by in (None, now.cancel_requested_by)
         if before.status.is_finished:
-            assert (now, self.steps) == (before, steps)
+            assert self.steps == steps
+            assert now == before or now.status is not before.status
+            said = {name: getattr(now, name) for name in SAID}
+            assert now == before.model_copy(update=said)
+
+    def may_be(self, before: RunStatus, now: RunStatus) -> bool:
+        if self.overruled is not None and may_be_overruled(before, now):
+            return now is ending(self.overruled).status
+        return may_move(before, now)
 
 
 def test_a_run_ends_legally_whatever_happens_to_it(index: RunIndex) -> None:

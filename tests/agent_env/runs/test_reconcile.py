@@ -123,6 +123,60 @@ def test_a_run_that_has_ended_never_moves(index: RunIndex, status: RunStatus) ->
     assert row == before == index.get("run-1")
 
 
+@pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED])
+def test_what_ended_its_workflow_from_outside_overrules_the_rows_own_end(
+    index: RunIndex, status: RunStatus
+) -> None:
+    opened(index)
+    end = finished(status=status, reward=0.5, reports=(report("a", score=0.5),))
+    before, _ = index.finish_run(end, at=T0 + seconds(5))
+
+    row, moved = index.end_run(ended(overrules=True), at=T0 + timedelta(hours=1))
+    again = index.end_run(ended(overrules=True), at=T0 + timedelta(hours=2))
+
+    assert moved
+    assert row == before.model_copy(
+        update={
+            "status": RunStatus.CANCELED,
+            "error_type": "Canceled",
+            "error": "terminated: no",
+            "cancel_requested_at": T0 + timedelta(hours=1),
+            "cancel_requested_by": "Temporal",
+            "cancel_requested_reason": "terminated: no",
+        }
+    )
+    assert row == index.get("run-1")
+    assert again == (row, False)
+    assert list(index.steps("run-1")) == list(end.reports)
+
+
+def test_it_does_not_overrule_the_end_of_another_workflow(index: RunIndex) -> None:
+    opened(index)
+    before, _ = index.finish_run(finished(), at=T0)
+
+    row, moved = index.end_run(ended(workflow_run_id="earlier", overrules=True), at=T0)
+
+    assert not moved
+    assert row == before
+
+
+def test_the_ended_ones_of_some_runs_are_found_by_id(index: RunIndex) -> None:
+    for run_id in ("r1", "r2", "r3"):
+        opened(index, run_id)
+        index.finish_run(finished(new_run(run_id)), at=T0)
+    opened(index, "live")
+    index.open_run(new_run("other", namespace="other"), host="here", room=9, at=T0)
+    index.finish_run(finished(new_run("other", namespace="other")), at=T0)
+
+    rows = index.ended_runs("default", ["r3", "r1", "live", "other", "none"])
+
+    assert sorted((row.run_id, row.status) for row in rows) == [
+        ("r1", RunStatus.COMPLETED),
+        ("r3", RunStatus.COMPLETED),
+    ]
+    assert rows[0].workflow_run_id == f"w-{rows[0].run_id}"
+
+
 def test_a_run_that_has_got_another_workflow_is_left_alone(index: RunIndex) -> None:
     before = opened(index)
 

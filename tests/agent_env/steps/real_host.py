@@ -1,6 +1,7 @@
 """Plays steps as a worker's activity does: all real, but for the workflow around them."""
 
 import asyncio
+import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -70,7 +71,13 @@ class RealHost:
             cancel_grace=timedelta(seconds=PATIENCE_S),
             now=lambda: datetime.now(UTC),
         )
-        done = await runner.run(order, earlier=None, on_change=self._hear, interrupt=self.interrupt)
+        done = await runner.run(
+            order,
+            execution=secrets.token_hex(8),
+            earlier=None,
+            on_change=self._hear,
+            interrupt=self.interrupt,
+        )
         return {report.step_id: report for report in done.reports}
 
     async def play_one(self, **step: JsonValue) -> StepReport:
@@ -82,8 +89,9 @@ class RealHost:
         return (await self.play(BOX, {"id": "it", **step}))["it"]
 
     def work_left(self) -> list[Path]:
-        """What is left of the steps' folders."""
-        return list((self.folder / "work").rglob("*"))
+        """What is left of the steps' folders, and of marks that a step was started."""
+        left = (self.folder / "work").glob("*/*")
+        return [path for path in left if path.suffix != ".kept"]
 
     def _hear(self, word: StepProgress) -> None:
         self.words.append(word)

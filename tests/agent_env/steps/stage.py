@@ -89,12 +89,20 @@ class Stage:
         return Task.of({"id": "t", "steps": listed})
 
     async def run(
-        self, order: RunSteps | Task, *, earlier: StepProgress | None = None
+        self,
+        order: RunSteps | Task,
+        *,
+        earlier: StepProgress | None = None,
+        execution: str = "execution",
     ) -> StepsDone:
         """Run to the end."""
         order = self.order(order) if isinstance(order, Task) else order
         return await self.runner.run(
-            order, earlier=earlier, on_change=self._hear, interrupt=self.interrupt
+            order,
+            execution=execution,
+            earlier=earlier,
+            on_change=self._hear,
+            interrupt=self.interrupt,
         )
 
     def _hear(self, word: StepProgress) -> None:
@@ -115,8 +123,9 @@ class Stage:
         )
 
     def work_left(self) -> list[Path]:
-        """What is left of the steps' folders."""
-        return list((self.folder / "work").rglob("*"))
+        """What is left of the steps' folders, and of marks that a step was started."""
+        left = (self.folder / "work").glob("*/*")
+        return [path for path in left if path.suffix != ".kept"]
 
     async def interrupted(self, task: Task, *names: str) -> dict[str, StepReport]:
         """Run a task and interrupt it once these steps are at work."""

@@ -184,8 +184,81 @@ async def test_a_step_that_must_not_run_again_runs_once_in_each_epoch(stage: Sta
 
 async def test_cleaning_removes_what_is_left_of_a_run(stage: Stage) -> None:
     await stage.run(stage.task({"once": succeeds()}, once={"rerun": False}))
-    assert stage.work_left() != []
+    work = stage.folder / "work"
+    assert {path.suffix for path in work.glob("*/*")} == {".started", ".kept"}
 
     await stage.runner.clean("run/1")
 
-    assert stage.work_left() == []
+    assert [*work.iterdir()] == []
+
+
+# -- an attempt was killed before a heartbeat told how its steps had ended
+
+
+async def test_what_had_ended_stands_though_no_heartbeat_told(stage: Stage) -> None:
+    ran: list[str] = []
+
+    async def fails(ctx: StepContext) -> StepResult:
+        ran.append(ctx.step_id)
+        raise ValueError("as it must")
+
+    task = stage.task(
+        {"good": succeeds(0.5), "bad": fails, "held": hangs(), "last": counting(ran)},
+        bad={"fail_task_on_error": False},
+    )
+    first = asyncio.create_task(stage.run(task))
+    await stage.until_at_work("held")
+    first.cancel()
+    await asyncio.wait([first])
+    told = stage.words[-1].reports
+    stage.types["held"] = stage.types["last"]
+    stage.runner = stage.new_runner()
+
+    done = await stage.run(task, earlier=None)
+
+    assert [report.step_id for report in done.reports] == ["good", "bad", "held", "last"]
+    assert done.reports[:2] == told
+    assert [report.status for report in told] == [COMPLETED, FAILED]
+    assert ran == ["bad", "held", "last"]
+
+
+async def test_what_another_execution_has_left_under_the_same_id_is_not_this_ones(
+    stage: Stage,
+) -> None:
+    ran: list[str] = []
+    task = stage.task({"a": counting(ran)})
+    await stage.run(task)
+
+    await stage.run(task, execution="another")
+    await stage.run(stage.order(task, epoch=2))
+    await stage.run(task)
+
+    assert ran == ["a", "a", "a"]
+
+
+async def test_of_what_was_cut_off_while_it_was_kept_nothing_stands_but_all_else(
+    stage: Stage,
+) -> None:
+    ran: list[str] = []
+    task = stage.task({"a": counting(ran), "b": counting(ran)})
+    await stage.run(task)
+    (kept,) = stage.folder.rglob("*.kept")
+    kept.write_bytes(kept.read_bytes()[:-9])
+
+    await stage.run(task)
+    await stage.run(task)
+
+    assert ran == ["a", "b", "b"]
+
+
+async def test_a_disk_that_takes_nothing_keeps_no_step_from_ending(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = stage.task({"a": succeeds()})
+    (stage.folder / "work").write_text("no folder", encoding="utf-8")
+
+    done = await stage.run(task)
+
+    assert statuses(done) == {"a": COMPLETED}
+    assert "step 'a' of run/1 is not kept" in caplog.text
+    assert stage.runner.kept(stage.order(task), execution="execution") == ()
