@@ -27,6 +27,7 @@ class WorkDir(NamedTuple):
 class WorkDirs:
     """One folder a run, in it one an attempt. Ids are hashed: they may hold what a name can't.
 
+    Beside the attempts' folders are what is kept of the run, and marks of steps that were started.
     Beside each run's folder is a note with the run's id, so that a janitor knows whose it is.
 
     Args:

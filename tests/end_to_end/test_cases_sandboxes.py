@@ -250,7 +250,7 @@ async def test_a_lost_host_that_comes_back_removes_what_its_episodes_left(
         has_ended = await product.trainer.start(spec(*steps))
         both = (goes_on.run_id, has_ended.run_id)
         await product.until(lambda: len(processes_with(nap)) >= 2, SOON)
-        await product.until(lambda: len(list((lost / "work").glob("*/*"))) == 2, SOON)
+        await product.until(lambda: len(list((lost / "work").glob("*/*/"))) == 2, SOON)
         await asyncio.to_thread(worker.kill)
     lost_host = product.index.get(goes_on.run_id).host
     was_left = left_in(lost)

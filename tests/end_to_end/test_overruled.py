@@ -19,8 +19,6 @@ from tests.end_to_end.stage import box, command, sandbox_folders, spec
 from tests.end_to_end.tampering import execute
 from tests.end_to_end.who_dies import LONG, Steps, nap, worker
 
-pytestmark = on_both
-
 COMPLETED, CANCELED = RunStatus.COMPLETED, RunStatus.CANCELED
 
 
@@ -57,6 +55,7 @@ async def checked(product: Product) -> list[dict[str, str]]:
                 return check.json["items"]
 
 
+@on_both
 async def test_the_row_of_a_terminated_run_says_so_though_it_had_ended(
     product: Product, tmp_path: Path
 ) -> None:
