@@ -1,8 +1,11 @@
 """Reads what escaped an activity back into a fault, by its root cause."""
 
+from typing import Any
+
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
+    CancelledError,
     ChildWorkflowError,
     TimeoutError,
     TimeoutType,
@@ -10,6 +13,7 @@ from temporalio.exceptions import (
 
 from agent_env.errors import bounded
 from agent_env.outcome import Fault
+from agent_env.specs import StepProgress
 from workflows._calls import LISTED_WITHIN
 
 
@@ -44,3 +48,14 @@ def is_host_lost(error: BaseException) -> bool:
     """Whether an activity failed because nobody polled its host's queue."""
     found = root(error)
     return isinstance(found, TimeoutError) and found.type is TimeoutType.SCHEDULE_TO_START
+
+
+def progress_of(error: BaseException) -> StepProgress | None:
+    """How far an attempt at a segment got that ended without an answer, as it last heartbeat."""
+    found = root(error)
+    details: Any = ()
+    if isinstance(found, TimeoutError):
+        details = found.last_heartbeat_details
+    elif isinstance(found, ApplicationError | CancelledError):
+        details = found.details
+    return StepProgress.model_validate(details[0]) if details else None

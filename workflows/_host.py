@@ -5,19 +5,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import (
-    ApplicationError,
-    FailureError,
-    TimeoutError,
-    is_cancelled_exception,
-)
+from temporalio.exceptions import FailureError, is_cancelled_exception
 from temporalio.workflow import ActivityConfig
 
 from agent_env import names
-from agent_env.specs import Finish, Placement, RunSteps, StepProgress
+from agent_env.specs import Finish, Placement, RunSteps
 from agent_env.turns import BeginTurn, PlayTurn
 from workflows import _calls
-from workflows._faults import root
+from workflows._faults import progress_of
 
 Order = TypeVar("Order", RunSteps, Finish, BeginTurn, PlayTurn)
 _T = TypeVar("_T")
@@ -62,7 +57,7 @@ class Host:
                     raise
                 self._is_eager = False
                 if isinstance(order, RunSteps):
-                    order = order.model_copy(update={"earlier": _progress(error)})
+                    order = order.model_copy(update={"earlier": progress_of(error)})
                 elif isinstance(order, PlayTurn):
                     order = order.model_copy(update={"is_rerun": True})
         return await workflow.execute_activity_method(
@@ -72,14 +67,3 @@ class Host:
                 names.host_queue(self.name), call, host_lost_after=self.policy.host_lost_after
             ),
         )
-
-
-def _progress(error: FailureError) -> StepProgress | None:
-    """How far an attempt got that ended with its worker."""
-    found = root(error)
-    details: Any = ()
-    if isinstance(found, TimeoutError):
-        details = found.last_heartbeat_details
-    elif isinstance(found, ApplicationError):
-        details = found.details
-    return StepProgress.model_validate(details[0]) if details else None

@@ -19,12 +19,14 @@ from agent_env.status import StepStatus
 from agent_env.task import StepSpec, sandbox_types
 from agent_env.turns import STEP_TYPE
 from workflows import _calls
-from workflows._faults import is_host_lost
+from workflows._faults import is_host_lost, progress_of
 from workflows._host import Host
 from workflows._shield import shielded
 from workflows.turns import Turns
 
 Reports = tuple[StepReport, ...]
+
+_TOLD = "what-a-cut-off-segment-had-told-stands"
 
 
 class HostLostError(Exception):
@@ -135,7 +137,7 @@ class Play:
             try:
                 self.reports += task.result()
             except (FailureError, asyncio.CancelledError) as error:
-                self.reports += self._canceled(ids)
+                self.reports += self._cut_off(ids, error)
                 if stopping or is_cancelled_exception(error):
                     continue
                 if is_host_lost(error):
@@ -236,14 +238,16 @@ class Play:
             }
         return (report.model_copy(update={**changes, "finished_at": workflow.now()}),)
 
-    def _canceled(self, ids: tuple[str, ...]) -> Reports:
-        """Reports of steps whose activity ended without saying how."""
+    def _cut_off(self, ids: tuple[str, ...], error: BaseException) -> Reports:
+        """Reports of steps whose activity ended without saying how: what it had told stands."""
+        types = {step_id: self._start.task.step(step_id).type for step_id in ids}
+        told: dict[str, StepReport] = {}
+        if STEP_TYPE not in types.values():  # a turn's heartbeats say something else
+            progress = progress_of(error)
+            if progress is not None and workflow.patched(_TOLD):
+                told = {report.step_id: report for report in progress.reports}
         return tuple(
-            StepReport(
-                step_id=step_id,
-                type=self._start.task.step(step_id).type,
-                epoch=self.epoch,
-                status=StepStatus.CANCELED,
-            )
-            for step_id in ids
+            told.get(step_id)
+            or StepReport(step_id=step_id, type=type, epoch=self.epoch, status=StepStatus.CANCELED)
+            for step_id, type in types.items()
         )

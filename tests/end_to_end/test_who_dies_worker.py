@@ -9,7 +9,7 @@ import pytest
 from pydantic import JsonValue
 from temporalio.api.enums.v1 import PendingActivityState
 
-from agent_env.status import RunStatus
+from agent_env.status import RunStatus, StepStatus
 from tests.end_to_end.conftest import Product, asleep, on_both, processes_with
 from tests.end_to_end.stage import box, command, sandbox_folders, spec
 from tests.end_to_end.tampering import locked
@@ -32,6 +32,7 @@ pytestmark = on_both
 FINISH = "agent_env.finish"
 RUN_STEPS = "agent_env.run_steps"
 SCHEDULED = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+CANCEL_REQUESTED = PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
 STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
 
 
@@ -68,21 +69,55 @@ async def test_killed_the_moment_a_step_has_ended_it_does_not_run_that_again(
     product: Product, tmp_path: Path
 ) -> None:
     sleep, steps = nap(), Steps(tmp_path)
+    cut = f"test -e seen || {{ touch seen; sleep {sleep}; }}"
     with worker(product) as first:
-        episode = await product.trainer.start(
-            spec(box(), steps.quick("once"), steps.nap_once("cut", sleep))
-        )
+        episode = await product.trainer.start(spec(box(), steps.quick("once"), command("cut", cut)))
+        # A command sleeps long before half a second has passed, and with it the first heartbeat.
         await product.until(lambda: len(asleep(sleep)) == 1, LONG)
         await asyncio.to_thread(first.kill)
-    told = await is_reported(product, episode.run_id, "once")
 
     with worker(product):
         result = await episode.result()
 
-    assert not told
     assert result.status is RunStatus.COMPLETED
-    assert (steps.times("once"), steps.times("cut")) == (1, 2)
+    assert steps.times("once") == 1
     await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep)
+
+
+async def test_canceled_while_it_is_dead_what_had_ended_stays_as_it_was(
+    product: Product, tmp_path: Path
+) -> None:
+    sleep, steps = nap(), Steps(tmp_path)
+    with worker(product) as first:
+        episode = await product.trainer.start(
+            spec(
+                box(),
+                command("score", "echo 0.5", score_from="stdout"),
+                steps.nap("cut", sleep),
+            )
+        )
+        await until(lambda: is_reported(product, episode.run_id, "score"))
+        await asyncio.to_thread(first.kill)
+    await episode.cancel("enough", by="tester")
+
+    async def is_heard() -> bool:
+        (call,) = await pending(product, episode.run_id, RUN_STEPS)
+        return call.state == CANCEL_REQUESTED
+
+    with worker(product, tmp_path / "other"):  # runs the workflow, and nothing of the host's
+        await until(is_heard)
+    with worker(product):
+        result = await episode.result()
+
+    ends = {step.step_id: step.status for step in product.index.steps(episode.run_id)}
+    assert (result.status, result.error) == (RunStatus.CANCELED, "enough")
+    assert ends == {
+        "box": StepStatus.COMPLETED,
+        "score": StepStatus.COMPLETED,
+        "cut": StepStatus.CANCELED,
+    }
+    assert (result.reward, result.scores) == (0.5, {"score": 0.5})
+    await assert_ended(product, episode.run_id, RunStatus.CANCELED, nap=sleep)
 
 
 async def test_killed_while_a_sandbox_is_destroyed_it_goes_on_with_that(
