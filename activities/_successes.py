@@ -77,8 +77,8 @@ class Successes:
             return done
         done = done.model_copy(update={"outcome": outcome})
         # Who comes after a death in the middle must not run the steps again, without a sandbox.
-        kept = {report.step_id for report in self._runner.kept(order, execution=execution)}
-        if not kept.issuperset(order.segment.ids):
+        kept = self._runner.kept(order.run_id, execution=execution, epoch=order.epoch)
+        if not {report.step_id for report in kept}.issuperset(order.segment.ids):
             return done
         types = {*ending.sandbox_types, *used_types((*order.reports, *done.reports))}
         began = time.monotonic()

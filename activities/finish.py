@@ -11,10 +11,12 @@ from activities._segments import Segments, this_attempt
 from activities._still_open import IsOpen
 from activities._translate import refuse_elsewhere, translating, workflow_is_over
 from agent_env import names
-from agent_env.results import EpisodeResult, SandboxRef, used_types
+from agent_env.disagreements import scored
+from agent_env.results import EpisodeResult, SandboxRef, StepReport, used_types
 from agent_env.runs import Ended, Finished, RunIndex, new_run
 from agent_env.sandboxes import Providers
 from agent_env.specs import Finish, Repair, Repaired
+from agent_env.status import StepStatus
 from agent_env.steps.runner import SegmentRunner
 from agent_env.task import sandbox_types
 from agent_env.turn_runner import TurnRunner
@@ -54,7 +56,11 @@ class FinishActivities:
         async with heartbeating():
             with translating(), self._segments.held(this_attempt()):
                 refuse_elsewhere(order.host, self._host)
-                types = sandbox_types(order.start.task) | used_types(order.reports)
+                reports = self._with_kept(order)  # which teardown removes
+                outcome = order.outcome
+                if reports != order.reports:
+                    outcome = scored(outcome, reports, order.start.task.reward)
+                types = sandbox_types(order.start.task) | used_types(reports)
                 still_up = await self._torn_down(run_id, types)
                 if not await self._is_open():
                     raise workflow_is_over()
@@ -66,8 +72,8 @@ class FinishActivities:
                         created_at=order.created_at,
                     ),
                     epoch=order.epoch,
-                    outcome=order.outcome,
-                    reports=order.reports,
+                    outcome=outcome,
+                    reports=reports,
                     still_up=still_up,
                 )
                 row, moved = await asyncio.to_thread(
@@ -102,6 +108,19 @@ class FinishActivities:
         detail = f"{row.status} {row.error or ''}".rstrip()
         activity.logger.info("ended from outside: %s", detail, extra={"run_id": row.run_id})
         return Repaired(target=order.run_id, changed=moved, detail=detail)
+
+    def _with_kept(self, order: Finish) -> tuple[StepReport, ...]:
+        """The reports, with those of steps that ended here and died with their worker untold."""
+        kept = self._runner.kept(
+            order.start.run_id, execution=order.workflow_run_id, epoch=order.epoch
+        )
+        ends = {(report.step_id, report.epoch): report for report in kept}
+        return tuple(
+            ends.get((each.step_id, each.epoch), each)
+            if each.status is StepStatus.CANCELED and not each.retried
+            else each
+            for each in order.reports
+        )
 
     async def _torn_down(self, run_id: str, types: set[str]) -> tuple[SandboxRef, ...]:
         """Stop and remove everything of the run that this host can reach; what is still up."""

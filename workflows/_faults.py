@@ -1,5 +1,6 @@
 """Reads what escaped an activity back into a fault, by its root cause."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from temporalio.exceptions import (
@@ -51,11 +52,13 @@ def is_host_lost(error: BaseException) -> bool:
 
 
 def progress_of(error: BaseException) -> StepProgress | None:
-    """How far an attempt at a segment got that ended without an answer, as it last heartbeat."""
+    """How far an attempt at a segment got that ended without an answer, if it heartbeat that."""
     found = root(error)
     details: Any = ()
     if isinstance(found, TimeoutError):
         details = found.last_heartbeat_details
     elif isinstance(found, ApplicationError | CancelledError):
         details = found.details
-    return StepProgress.model_validate(details[0]) if details else None
+    # Of an activity that is canceled before it starts again, the engine says that, in a string.
+    is_progress = bool(details) and isinstance(details[0], Mapping)
+    return StepProgress.model_validate(details[0]) if is_progress else None

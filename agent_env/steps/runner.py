@@ -98,10 +98,10 @@ class SegmentRunner:
         finally:
             await segment.close()
 
-    def kept(self, order: RunSteps, *, execution: str) -> tuple[StepReport, ...]:
-        """Reports of the order's epoch that are kept on this host, in the order of their ends."""
+    def kept(self, run_id: str, *, execution: str, epoch: int) -> tuple[StepReport, ...]:
+        """Reports of an epoch that are kept on this host, in the order of the steps' ends."""
         found: list[StepReport] = []
-        for line in self._dirs.kept(order.run_id, execution, order.epoch):
+        for line in self._dirs.kept(run_id, execution, epoch):
             with contextlib.suppress(ValidationError):  # cut off
                 found.append(StepReport.model_validate_json(line))
         return tuple(found)
@@ -158,7 +158,8 @@ class SegmentRunner:
             logger.warning("step %r of %s is not kept: %s", report.step_id, run_id, error)
 
     def _with_kept(self, earlier: StepProgress, order: RunSteps, execution: str) -> StepProgress:
-        found = {report.step_id: report for report in self.kept(order, execution=execution)}
+        kept = self.kept(order.run_id, execution=execution, epoch=order.epoch)
+        found = {report.step_id: report for report in kept}
         found |= {report.step_id: report for report in earlier.reports}
         return earlier.model_copy(update={"reports": tuple(found.values())})
 

@@ -242,7 +242,7 @@ async def test_who_comes_after_a_death_in_teardown_finds_how_the_steps_ended(
     assert again == stage.done
     assert stage.ran == 1
     assert (await stage.ended(again)).ended is not None
-    assert stage.runner.kept(ORDER, execution="w") == ()
+    assert stage.runner.kept("run", execution="w", epoch=1) == ()
 
 
 async def test_nothing_is_torn_down_while_a_death_would_have_the_steps_run_again(

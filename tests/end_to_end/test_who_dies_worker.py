@@ -84,9 +84,11 @@ async def test_killed_the_moment_a_step_has_ended_it_does_not_run_that_again(
     await assert_ended(product, episode.run_id, RunStatus.COMPLETED, nap=sleep)
 
 
+@pytest.mark.parametrize("state", [STARTED, SCHEDULED])
 async def test_canceled_while_it_is_dead_what_had_ended_stays_as_it_was(
-    product: Product, tmp_path: Path
+    product: Product, tmp_path: Path, state: PendingActivityState.ValueType
 ) -> None:
+    """Known by a heartbeat where nothing is kept; kept where the engine tells of no heartbeat."""
     sleep, steps = nap(), Steps(tmp_path)
     with worker(product) as first:
         episode = await product.trainer.start(
@@ -98,13 +100,20 @@ async def test_canceled_while_it_is_dead_what_had_ended_stays_as_it_was(
         )
         await until(lambda: is_reported(product, episode.run_id, "score"))
         await asyncio.to_thread(first.kill)
-    await episode.cancel("enough", by="tester")
+    if state == STARTED:
+        for kept in product.state_dir.rglob("*.kept"):
+            kept.unlink()
+
+    async def is_in(state: PendingActivityState.ValueType) -> bool:
+        return [call.state for call in await pending(product, episode.run_id, RUN_STEPS)] == [state]
 
     async def is_heard() -> bool:
-        (call,) = await pending(product, episode.run_id, RUN_STEPS)
-        return call.state == CANCEL_REQUESTED
+        calls = await pending(product, episode.run_id, RUN_STEPS)
+        return [call.state for call in calls if call.state != CANCEL_REQUESTED] == []
 
     with worker(product, tmp_path / "other"):  # runs the workflow, and nothing of the host's
+        await until(lambda: is_in(state))
+        await episode.cancel("enough", by="tester")
         await until(is_heard)
     with worker(product):
         result = await episode.result()

@@ -261,4 +261,4 @@ async def test_a_disk_that_takes_nothing_keeps_no_step_from_ending(
 
     assert statuses(done) == {"a": COMPLETED}
     assert "step 'a' of run/1 is not kept" in caplog.text
-    assert stage.runner.kept(stage.order(task), execution="execution") == ()
+    assert stage.runner.kept("run/1", execution="execution", epoch=1) == ()
