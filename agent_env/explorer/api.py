@@ -173,25 +173,34 @@ def _attached(body: AsyncGenerator[str], media_type: str, name: str) -> Response
     return StreamingResponse(body, media_type=media_type, headers=headers)
 
 
-Seq = Annotated[int | None, Query(ge=0, le=2**62)]
+Seq = Annotated[
+    int | None, Query(ge=0, le=2**62, description="``seq`` of another answer, or of a page.")
+]
+About = Annotated[
+    str | None,
+    Query(
+        max_length=1000,
+        description="The run that a page is about: of this one, messages are told as well.",
+    ),
+]
 
 
 @router.get("/live.json", response_model=ChangesView)
-async def live_json(request: Request, since: Seq = None) -> Response:
+async def live_json(request: Request, since: Seq = None, run: About = None) -> Response:
     """What has changed since another answer of this, by its ``seq``."""
     poller: Poller = request.app.state.poller
-    return JsonResponse(poller.since(since))
+    return JsonResponse(poller.since(since, run_id=run))
 
 
 @router.get("/live", response_class=StreamingResponse, include_in_schema=False)
-async def live(request: Request, since: Seq = None) -> Response:
+async def live(request: Request, since: Seq = None, run: About = None) -> Response:
     """The same as a stream of events, for as long as a page is open."""
     poller: Poller = request.app.state.poller
     seen = request.headers.get("last-event-id", "")
     seq = int(seen[:20]) if seen.isascii() and seen.isdecimal() else since
 
     async def events() -> AsyncGenerator[str]:
-        async for change in poller.stream(seq):
+        async for change in poller.stream(seq, run_id=run):
             if change is None:
                 yield ": still here\n\n"
             else:

@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 from agent_env.errors import AgentEnvError, UnavailableError, error_text
 from agent_env.explorer.temporal import Temporal
 from agent_env.explorer.views import Changes, LiveCounts
-from agent_env.runs.lists import LiveRow
+from agent_env.runs.lists import LiveRow, WatchedRun
 from agent_env.runs.reads import IndexReads
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,9 @@ _OVERLAP = timedelta(seconds=10)
 _ASK_TEMPORAL_S = 5.0
 """How often Temporal is asked whether it is there, in seconds."""
 _LAST_LISTENER_S = 30.0
-"""How long after the last question the poller goes on."""
+"""How long after the last question the poller goes on, and watches the run that was asked about."""
+_MOST_WATCHED = 200
+"""Runs that are watched for their pages; of more, those that were asked about last."""
 
 
 class Snapshot(NamedTuple):
@@ -42,6 +44,8 @@ class Snapshot(NamedTuple):
     live: Mapping[str, LiveRow]
     new: Mapping[str, LiveRow]
     counts: LiveCounts
+    watched: Mapping[str, WatchedRun] = {}
+    """Runs that pages are about. They tell more of themselves, and also after their end."""
 
 
 def differences(before: Snapshot, after: Snapshot) -> tuple[set[str], set[str]]:
@@ -50,10 +54,15 @@ def differences(before: Snapshot, after: Snapshot) -> tuple[set[str], set[str]]:
     changed = {run_id for run_id, row in now.items() if old.get(run_id) != row}
     # One that is no longer live has ended; it may have left the list of what is new as well.
     changed |= {run_id for run_id in before.live if run_id not in after.live}
+    # One that was not watched before may have changed since its page was made.
+    changed |= {
+        run_id for run_id, row in after.watched.items() if before.watched.get(run_id) != row
+    }
+    rows = {**before.watched, **after.watched, **old, **now}
     groups = {
-        row.run_group_id
+        group
         for run_id in changed
-        if (row := now.get(run_id) or old.get(run_id)) is not None and row.run_group_id is not None
+        if run_id in rows and (group := rows[run_id].run_group_id) is not None
     }
     return changed, groups
 
@@ -88,6 +97,7 @@ class Poller:
         self._told = asyncio.Condition()
         self._wanted = asyncio.Event()
         self._wanted_until = 0.0
+        self._watched_until: dict[str, float] = {}
         self._stopped = False
         self.listeners = 0
         """Streams that are open now."""
@@ -107,9 +117,19 @@ class Poller:
             with suppress(asyncio.CancelledError):
                 await task
 
-    def since(self, seq: int | None) -> Changes:
-        """What has changed after this; all of it, when that is too long ago."""
-        self._want()
+    @property
+    def seq(self) -> int:
+        """Of the latest change: what a page that is made now need not hear of."""
+        return self._latest.seq
+
+    def since(self, seq: int | None, *, run_id: str | None = None) -> Changes:
+        """What has changed after this; all of it, when that is too long ago.
+
+        Args:
+            seq: Of another answer, or of a page.
+            run_id: The run that the page is about. It is watched for as long as it is asked about.
+        """
+        self._want(run_id)
         latest = self._latest
         if seq is None or seq == latest.seq:
             return latest.model_copy(update={"runs": (), "groups": (), "all": False})
@@ -122,13 +142,12 @@ class Poller:
         return latest.model_copy(update={"runs": runs, "groups": groups})
 
     async def stream(
-        self, seq: int | None, *, beat_s: float = 15.0
+        self, seq: int | None, *, run_id: str | None = None, beat_s: float = 15.0
     ) -> AsyncGenerator[Changes | None]:
         """Changes as they come, beginning with how it is now; None now and then, as a beat."""
         self.listeners += 1
-        self._wanted.set()
         try:
-            change = self.since(seq)
+            change = self.since(seq, run_id=run_id)
             while not self._stopped:
                 yield change
                 seq = change.seq
@@ -140,8 +159,9 @@ class Poller:
                                     lambda seen=seq: self._stopped or self._latest.seq != seen
                                 )
                     except TimeoutError:
+                        self._want(run_id)
                         yield None
-                change = self.since(seq)
+                change = self.since(seq, run_id=run_id)
         finally:
             self.listeners -= 1
 
@@ -151,9 +171,22 @@ class Poller:
             self._stopped = True
             self._told.notify_all()
 
-    def _want(self) -> None:
+    def _want(self, run_id: str | None) -> None:
         self._wanted_until = time.monotonic() + _LAST_LISTENER_S
         self._wanted.set()
+        if run_id is None:
+            return
+        self._watched_until.pop(run_id, None)  # so that those asked about last stand last
+        self._watched_until[run_id] = self._wanted_until
+        if len(self._watched_until) > _MOST_WATCHED:
+            del self._watched_until[next(iter(self._watched_until))]
+
+    def _still_watched(self) -> tuple[str, ...]:
+        now = time.monotonic()
+        self._watched_until = {
+            run_id: until for run_id, until in self._watched_until.items() if until > now
+        }
+        return tuple(self._watched_until)
 
     async def _run(self) -> None:
         while True:
@@ -171,7 +204,7 @@ class Poller:
         self.polls += 1
         temporal = await self._temporal_trouble()
         try:
-            after = await self._in_thread(self._read)
+            after = await self._in_thread(self._read, self._still_watched())
         except Exception as error:
             # Whatever it is, pages must hear of it, and of its end.
             if not isinstance(error, AgentEnvError):
@@ -200,7 +233,7 @@ class Poller:
                 await self._temporal.asked(lambda client: client.service_client.check_health())
         return self._temporal.trouble
 
-    def _read(self) -> Snapshot:
+    def _read(self, watched: Sequence[str]) -> Snapshot:
         since = None if self._newest is None else self._newest - _OVERLAP
         live = {row.run_id: row for row in self._reads.live_rows(limit=_MOST_ROWS)}
         new = self._reads.new_rows(since=since, limit=_MOST_ROWS if since else 1)
@@ -208,7 +241,9 @@ class Poller:
             self._newest = max(new[0].created_at, self._newest or new[0].created_at)
         queued, running = self._reads.live_counts()
         counts = LiveCounts(queued=queued, running=running)
-        return Snapshot(live, {row.run_id: row for row in new}, counts)
+        return Snapshot(
+            live, {row.run_id: row for row in new}, counts, self._reads.watched(watched)
+        )
 
     async def _tell(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 from starlette.responses import Response
@@ -20,7 +20,17 @@ from agent_env.explorer.run_views import MessagesView, RunView
 
 _Columns = Annotated[str | None, Query(alias="columns", max_length=1000)]
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+async def _note_seq(request: Request) -> None:
+    """Before the page is read: its script hears of all that changes from then on."""
+    request.state.seq = request.app.state.poller.seq
+
+
+router = APIRouter(
+    include_in_schema=False,
+    default_response_class=HTMLResponse,
+    dependencies=[Depends(_note_seq)],
+)
 
 _MOST_ROWS = 200
 """Most rows that one question for rows is answered with."""
@@ -162,8 +172,8 @@ def _page(
     request: Request, template: str, *, section: str = "", answer: int = 200, **values: Any
 ) -> HTMLResponse:
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
-    about = request.app.state.about
-    text = rendered(template, section=section, about=about, now_ms=now_ms, **values)
+    about, seq = request.app.state.about, getattr(request.state, "seq", None)
+    text = rendered(template, section=section, about=about, now_ms=now_ms, seq=seq, **values)
     return HTMLResponse(text, status_code=answer)
 
 

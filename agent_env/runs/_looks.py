@@ -31,6 +31,7 @@ from agent_env.runs.lists import (
     MessageRecord,
     StepTally,
     TaskSpan,
+    WatchedRun,
 )
 from agent_env.runs.tables import has_still_up, messages, runs, steps
 from agent_env.status import LIVE, RunStatus, StepStatus
@@ -91,6 +92,20 @@ def new_rows(connection: Connection, *, since: datetime | None, limit: int) -> t
     if since is not None:
         statement = statement.where(runs.c.created_at >= since)
     return tuple(LiveRow._make(row) for row in connection.execute(statement))
+
+
+def watched(connection: Connection, run_ids: Sequence[str]) -> Mapping[str, WatchedRun]:
+    """See ``IndexReads.watched``."""
+    said = select(literal(1)).where(messages.c.run_id == runs.c.run_id).correlate(runs)
+    statement: Any = select(
+        runs.c.run_id,
+        runs.c.run_group_id,
+        runs.c.status,
+        runs.c.error,
+        runs.c.still_up,
+        _count(said, MOST_MESSAGES),
+    ).where(runs.c.run_id.in_(run_ids))
+    return {row[0]: WatchedRun._make(row[1:]) for row in connection.execute(statement)}
 
 
 def hosts(connection: Connection) -> Mapping[str, int]:

@@ -145,6 +145,17 @@ class LiveRow(NamedTuple):
     completion_tokens: int | None
 
 
+class WatchedRun(NamedTuple):
+    """What of a run changes that no list tells of: two reads of it are compared."""
+
+    run_group_id: str | None
+    status: str
+    error: str | None
+    still_up: Any
+    messages: int
+    """Length of its conversation; a count stops at 100,000."""
+
+
 class StepTally(NamedTuple):
     """How many members of a group are at, or have ended, a step. Retried attempts don't count."""
 

@@ -20,6 +20,7 @@ from agent_env.runs.lists import (
     RunSort,
     StepTally,
     TaskSpan,
+    WatchedRun,
 )
 from agent_env.runs.records import RunRecord
 
@@ -89,6 +90,10 @@ class IndexReads:
     def new_rows(self, *, since: datetime | None, limit: int) -> tuple[LiveRow, ...]:
         """Runs listed since then, newest first."""
         return self._database.read(_looks.new_rows, since=since, limit=limit)
+
+    def watched(self, run_ids: Sequence[str]) -> Mapping[str, WatchedRun]:
+        """What a page about one run must hear of, by id; an id without a row is left out."""
+        return self._database.read(_looks.watched, run_ids)
 
     def hosts(self) -> Mapping[str, int]:
         """How many runs are RUNNING on each host that has any."""

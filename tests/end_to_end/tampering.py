@@ -40,9 +40,13 @@ def other_password(product: Product) -> Generator[str]:
 
         def set_password(found: str | None) -> None:
             connection.exec_driver_sql(f"ALTER ROLE {user} PASSWORD '{found}'")
+            # Until then the old one lets in whoever connects again.
+            connection.commit()
+            # Who has no database yet is being let in, perhaps with the old one.
             connection.exec_driver_sql(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE (datname = current_database() OR datname IS NULL)"
+                " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
             )
             connection.commit()
 

@@ -29,7 +29,11 @@ from tests.end_to_end.launched import launched
 from tests.end_to_end.launcher import CANCELED, HELD, OPEN
 from tests.end_to_end.stage import box, command, sandbox_folders, spec
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    # The first test plays all episodes. One that hangs ends at a limit of its own, and is named.
+    pytest.mark.timeout(600),
+]
 
 
 class Phase(StrEnum):

@@ -24,7 +24,7 @@ from tests.end_to_end.tampering import execute, other_password
 
 REFUSED_STARTS = {"sqlite": 1000, "postgresql": 200}
 """In all, in two halves that are compared; fewer where each takes longer."""
-AT_ONCE = 20
+AT_ONCE = 50
 
 PASSES = spec(box(), command("score", "echo 1", score_from="stdout"))
 

@@ -138,7 +138,7 @@ async def test_without_the_stream_changes_are_asked_for(
     running(index, "going")
 
     async with browsing(explorer.url, may_complain=True) as page:
-        await page.route("**/live", lambda route: route.abort())
+        await page.route("**/live?*", lambda route: route.abort())
         await open_page(page, "/runs")
         await expect(page.locator("#live-state")).to_have_text("asks every few seconds")
         ended(index, "going")

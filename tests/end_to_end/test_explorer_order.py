@@ -8,7 +8,7 @@ from playwright.async_api import Route, expect
 
 from agent_env.explorer.server import Explorer
 from agent_env.runs import RunIndex
-from tests.agent_env.explorer.conftest import T0, ended, new_run, running
+from tests.agent_env.explorer.conftest import T0, ended, new_run, running, say
 from tests.end_to_end.browsing import NEEDS_CHROMIUM, browsing, live, open_page, row
 
 pytestmark = NEEDS_CHROMIUM
@@ -33,6 +33,12 @@ class Gate:
         self.holds.set()
         await self._opened.wait()
         await route.fulfill(response=answer)
+
+    async def hold(self, route: Route) -> None:
+        """Hold the question instead, as of a stream, whose answer never ends."""
+        self.holds.set()
+        await self._opened.wait()
+        await route.continue_()
 
     def open(self) -> None:
         self._opened.set()
@@ -152,7 +158,7 @@ async def test_a_page_that_is_asked_for_twice_ends_with_the_newer_answer(
 
     async with browsing(explorer.url) as page:
         # As a page that heard of nothing: no later change heals it.
-        await page.route(re.compile(r"/live(\.json|$)"), lambda route: route.fulfill(status=204))
+        await page.route(re.compile(r"/live(\.json)?\?"), lambda route: route.fulfill(status=204))
         await open_page(page, "/run?id=run-0")
         await page.route("**/run?id=run-0", gate, times=1)
         await page.evaluate(f"() => {{ window.first = {refresh}; }}")
@@ -164,3 +170,66 @@ async def test_a_page_that_is_asked_for_twice_ends_with_the_newer_answer(
         await page.evaluate("() => window.first")
 
         await expect(page.locator("h1 .s-completed")).to_be_visible()
+
+
+async def test_what_changed_before_its_stream_was_open_is_told_to_a_page(
+    explorer: Explorer, index: RunIndex
+) -> None:
+    running(index, "run-0")
+    gate = Gate()
+
+    async with browsing(explorer.url) as page:
+        # Somebody else is told, so that the page's stream begins after it.
+        other = await page.context.new_page()
+        await open_page(other, "/run?id=run-0")
+        await live(other)
+        await page.route("**/live?*", gate.hold)
+        await open_page(page, "/run?id=run-0")
+        await gate.holds.wait()
+        ended(index, "run-0")
+        await expect(other.locator("h1 .s-completed")).to_be_visible()
+        gate.open()
+
+        await expect(page.locator("h1 .s-completed")).to_be_visible()
+
+
+async def test_what_is_said_while_messages_are_under_way_is_asked_for_after_them(
+    explorer: Explorer, index: RunIndex
+) -> None:
+    running(index, "talker")
+    say(index, "talker", "first")
+    gate = Gate()
+
+    async with browsing(explorer.url) as page:
+        await open_page(page, "/run?id=talker")
+        await live(page)
+        await page.route("**/run/messages?*", gate, times=1)
+        say(index, "talker", "second", first=1)
+        await gate.holds.wait()
+        say(index, "talker", "third", first=2)
+        await expect(page.get_by_text("3 messages")).to_be_visible()
+        gate.open()
+
+        await expect(page.locator("#talk > li")).to_have_count(3)
+        await expect(page.locator("#talk > li").last).to_contain_text("third")
+
+
+async def test_messages_of_before_a_search_are_not_put_among_what_it_found(
+    explorer: Explorer, index: RunIndex
+) -> None:
+    ended(index, "talker")
+    say(index, "talker", *(f"message number {number}" for number in range(350)))
+    gate = Gate()
+
+    async with browsing(explorer.url) as page:
+        await open_page(page, "/run?id=talker")
+        await page.route("**/run/messages?*after=*", gate, times=1)
+        await page.locator("#talk > li").last.scroll_into_view_if_needed()
+        await gate.holds.wait()
+        await page.locator("#talk-text").fill("number 349")
+        await expect(page.locator("#talk > li")).to_have_count(1)
+        async with page.expect_response("**/run/messages?*after=*"):
+            gate.open()
+        await page.evaluate("() => fetch('/runs.json?limit=1')")  # its turn comes after theirs
+
+        await expect(page.locator("#talk > li")).to_have_count(1)

@@ -2,17 +2,14 @@
 
 import time
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Dialog, expect
-from sqlalchemy import create_engine, insert
 
 from agent_env.explorer.server import Explorer
 from agent_env.runs import RunIndex
-from agent_env.runs.tables import messages
 from agent_env.status import RunStatus, StepStatus
-from tests.agent_env.explorer.conftest import T0, ended, group, new_run, report, running
+from tests.agent_env.explorer.conftest import T0, ended, group, new_run, report, running, say
 from tests.end_to_end.browsing import (
     NEEDS_CHROMIUM,
     browsing,
@@ -24,21 +21,6 @@ from tests.end_to_end.browsing import (
 pytestmark = NEEDS_CHROMIUM
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-
-
-def talk(folder: Path, run_id: str, said: list[str]) -> None:
-    """Record a conversation."""
-    engine = create_engine(f"sqlite:///{folder}/index.sqlite")
-    rows = [
-        {
-            "run_id": run_id, "epoch": 1, "step_id": "solver", "seq": number,
-            "message": {"role": "assistant", "content": text},
-        }
-        for number, text in enumerate(said)
-    ]  # fmt: skip
-    with engine.begin() as connection:
-        connection.execute(insert(messages), rows)
-    engine.dispose()
 
 
 async def test_a_run_shows_each_attempt_of_its_steps_and_what_was_skipped(
@@ -104,10 +86,10 @@ async def test_a_button_with_focus_never_becomes_another_under_the_reader(
 
 
 async def test_ten_thousand_messages_are_read_without_waiting(
-    explorer: Explorer, index: RunIndex, tmp_path: Path
+    explorer: Explorer, index: RunIndex
 ) -> None:
     ended(index, "talker")
-    talk(tmp_path, "talker", [f"message number {number}" for number in range(10_000)])
+    say(index, "talker", *(f"message number {number}" for number in range(10_000)))
 
     async with browsing(explorer.url) as page:
         started = time.monotonic()
@@ -130,11 +112,9 @@ async def test_ten_thousand_messages_are_read_without_waiting(
         await expect(page.locator("#talk > li").first).to_contain_text("message number 0")
 
 
-async def test_scrolling_on_brings_more_messages(
-    explorer: Explorer, index: RunIndex, tmp_path: Path
-) -> None:
+async def test_scrolling_on_brings_more_messages(explorer: Explorer, index: RunIndex) -> None:
     ended(index, "talker")
-    talk(tmp_path, "talker", [f"message number {number}" for number in range(350)])
+    say(index, "talker", *(f"message number {number}" for number in range(350)))
 
     async with browsing(explorer.url) as page:
         await open_page(page, "/run?id=talker")
@@ -144,36 +124,32 @@ async def test_scrolling_on_brings_more_messages(
         await expect(page.locator("#talk > li")).to_have_count(350)
 
 
-async def test_a_conversation_that_goes_on_grows_at_its_end(
-    explorer: Explorer, index: RunIndex, tmp_path: Path
+async def test_a_conversation_begins_and_goes_on_under_the_reader(
+    explorer: Explorer, index: RunIndex
 ) -> None:
     running(index, "talker")
-    talk(tmp_path, "talker", ["first"])
+    said = ["first", "second", "third"]
 
     async with browsing(explorer.url) as page:
         await open_page(page, "/run?id=talker")
         await live(page)
-        engine = create_engine(f"sqlite:///{tmp_path}/index.sqlite")
-        with engine.begin() as connection:
-            connection.execute(
-                insert(messages),
-                {"run_id": "talker", "epoch": 1, "step_id": "solver", "seq": 1,
-                 "message": {"role": "user", "content": "second"}},
-            )  # fmt: skip
-        engine.dispose()
+        await expect(page.get_by_text("No turn was recorded yet.")).to_be_visible()
+        for count, text in enumerate(said, 1):
+            say(index, "talker", text, first=count - 1)
 
-        await expect(page.locator("#talk > li")).to_have_count(2)
-        await expect(page.locator("#talk > li").nth(1)).to_contain_text("second")
+            await expect(page.locator("#talk > li")).to_have_count(count)
+            await expect(page.locator("#talk > li").last).to_contain_text(text)
+            await expect(page.locator("#conversation .head")).to_contain_text(f"{count} message")
 
 
 async def test_text_of_an_episode_is_shown_and_never_run(
-    explorer: Explorer, index: RunIndex, tmp_path: Path
+    explorer: Explorer, index: RunIndex
 ) -> None:
     run = new_run(EVIL, task_id=EVIL, run_group_id=EVIL, member_index=0, seed={EVIL: EVIL},
                   tags={EVIL: EVIL})  # fmt: skip
     failed = report(EVIL, status=StepStatus.FAILED, error_type=EVIL, error=EVIL * 30, output=EVIL)
     ended(index, EVIL, RunStatus.FAILED, run=run, reports=(failed,), error_type=EVIL, error=EVIL)
-    talk(tmp_path, EVIL, [EVIL, "</li></ol>" + EVIL])
+    say(index, EVIL, EVIL, "</li></ol>" + EVIL)
     alerts: list[str] = []
 
     async def alerted(dialog: Dialog) -> None:
@@ -198,7 +174,7 @@ async def test_text_of_an_episode_is_shown_and_never_run(
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 async def test_nothing_keeps_anybody_from_using_the_pages(
-    explorer: Explorer, index: RunIndex, tmp_path: Path, theme: str
+    explorer: Explorer, index: RunIndex, theme: str
 ) -> None:
     group(index, "some", 12)
     ended(index, "some-0001", reward=1.0, reports=(report(score=1.0, output={"a": 1}),))
@@ -208,7 +184,7 @@ async def test_nothing_keeps_anybody_from_using_the_pages(
     ended(index, "some-0003", RunStatus.CANCELED, error_type="Canceled", error="wrong model")
     running(index, "going")
     index.request_cancel("going", by="ana", reason="wrong model", at=T0)
-    talk(tmp_path, "some-0001", ["hello", "line\n" * 40])
+    say(index, "some-0001", "hello", "line\n" * 40)
     paths = [
         "/runs", "/groups", "/group?id=some", "/run?id=some-0001", "/run?id=some-0002",
         "/run?id=going", "/compare?run=some-0001&run=some-0002", "/tasks?since=3650d", "/health",

@@ -30,7 +30,6 @@ const page = () => main()?.dataset.page;
 
 function take(changes) {
   if (changes.live) showCounts(changes.live);
-  if (changes.isFirst) return;
   const list = LISTS[page()];
   if (!list) return;
   const shown = new Set([...rows(list)].map((row) => idOf(row, list)));

@@ -1,13 +1,16 @@
-// One stream of changes a page; closed while the page is hidden, replaced by questions when it fails.
+// One stream of changes a page; closed while the page is hidden, replaced by questions when it fails. Each goes on from
+// what the page heard last, and the first from when the page was made: nothing that changes meanwhile is lost.
 
 const POLL_MS = 4000;
 const RETRY_MS = 20000;
 let seq = null;
 let stream = null;
 let timer = null;
+let turn = 0;
 
 export function startLive() {
   if (!document.querySelector("main[data-page]")) return;
+  seq = document.body.dataset.seq ?? null;
   document.addEventListener("visibilitychange", () => (document.hidden ? pause() : resume()));
   // A browser keeps a page it left; its stream would hold one of few connections.
   addEventListener("pagehide", pause);
@@ -15,22 +18,30 @@ export function startLive() {
   if (!document.hidden) resume();
 }
 
-async function resume() {
+function resume() {
   pause();
-  if (seq !== null) await ask();
-  if (!document.hidden) listen();
+  listen();
 }
 
 function pause() {
+  turn += 1;
   stream?.close();
   stream = null;
   clearTimeout(timer);
   show("paused");
 }
 
+function question() {
+  const about = document.getElementById("main").dataset.run;
+  const query = new URLSearchParams();
+  if (seq !== null) query.set("since", seq);
+  if (about) query.set("run", decodeURIComponent(about));
+  return query;
+}
+
 function listen() {
   if (typeof EventSource === "undefined") return poll(Infinity);
-  const opened = new EventSource("/live");
+  const opened = new EventSource(`/live?${question()}`);
   stream = opened;
   opened.addEventListener("open", () => show("live"));
   opened.addEventListener("changes", (event) => {
@@ -48,33 +59,37 @@ function listen() {
 function poll(until) {
   show("asks every few seconds");
   clearTimeout(timer);
+  const at = turn;
   timer = setTimeout(async () => {
-    await ask();
-    if (document.hidden) return;
+    await ask(at);
+    if (at !== turn) return;
     if (Date.now() > until) listen();
     else poll(until);
   }, POLL_MS);
 }
 
-async function ask() {
+async function ask(at) {
+  let words = "";
+  let changes = null;
   try {
-    const answer = await fetch(`/live.json?since=${seq ?? 0}`);
-    if (answer.ok) take(await answer.json());
-    else trouble(`The explorer answers ${answer.status}.`);
+    const answer = await fetch(`/live.json?${question()}`);
+    if (answer.ok) changes = await answer.json();
+    else words = `The explorer answers ${answer.status}.`;
   } catch {
-    trouble("The explorer does not answer: what is shown may be old. Is it still running?");
+    words = "The explorer does not answer: what is shown may be old. Is it still running?";
   }
+  if (at !== turn) return;
+  if (changes) take(changes);
+  else trouble(words);
 }
 
 function take(changes) {
-  const isFirst = seq === null;
   seq = changes.seq;
   const troubles = [];
   if (changes.index) troubles.push(`The run index can't be read: ${changes.index}`);
   if (changes.temporal) troubles.push(`Temporal can't be reached: ${changes.temporal}`);
-  trouble(troubles.join(" "), Boolean(changes.index));
-  // The first word only says where the stream is: the page is as new as it.
-  document.dispatchEvent(new CustomEvent("live:changes", { detail: { ...changes, isFirst } }));
+  trouble(troubles.join(" "));
+  document.dispatchEvent(new CustomEvent("live:changes", { detail: changes }));
 }
 
 function trouble(words) {

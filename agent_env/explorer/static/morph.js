@@ -37,9 +37,9 @@ export async function fetchPage(url) {
   return fetchDocument(url);
 }
 
-export async function fetchDocument(url, signal) {
+export async function fetchDocument(url) {
   const isStale = staleness();
-  const answer = await fetch(url, { headers: { Accept: "text/html" }, signal });
+  const answer = await fetch(url, { headers: { Accept: "text/html" } });
   const text = await answer.text();
   const found = new DOMParser().parseFromString(text, "text/html");
   return { status: answer.status, url: answer.url, isStale: isStale(), document: found };

@@ -20,7 +20,7 @@ export function startRefresh() {
 
 function concerns(kind, changes) {
   const main = document.getElementById("main");
-  if (kind === "error" || changes.isFirst) return false;
+  if (kind === "error") return false;
   if (changes.all) return true;
   if (kind === "run") return changes.runs.includes(decodeURIComponent(main.dataset.run));
   if (kind === "group") return changes.groups.includes(decodeURIComponent(main.dataset.group));

@@ -5,12 +5,19 @@ import { say } from "./say.js";
 const PART = 200;
 const HITS = 20;
 const BEFORE = 5;
-let looking = null;
 let typing = null;
-let loading = null;
+let underWay = null;
+let isFollowing = false;
+// Counts how often the list began anew: a part of the one before comes too late.
+let shown = 0;
+// Readers who scroll to the end get the next part without asking.
+const atEnd = new IntersectionObserver(
+  (entries) => entries.some((entry) => entry.isIntersecting) && !text() && more(),
+  { rootMargin: "600px" },
+);
 
 export function startTalk() {
-  if (!document.getElementById("talk")) return;
+  if (document.getElementById("main")?.dataset.page !== "run") return;
   document.addEventListener("click", (event) => event.target.id === "talk-more" && more());
   document.addEventListener("click", (event) => event.target.id === "talk-first" && first());
   document.addEventListener("submit", (event) => event.target.id === "talk-find" && event.preventDefault());
@@ -19,7 +26,10 @@ export function startTalk() {
     clearTimeout(typing);
     typing = setTimeout(() => find(event.target.value.trim()), 250);
   });
-  document.addEventListener("page:changed", follow);
+  document.addEventListener("page:changed", () => {
+    watchEnd(); // it comes with the first message
+    follow();
+  });
   addEventListener("hashchange", reach);
   watchEnd();
   reach();
@@ -31,33 +41,54 @@ const runId = () => decodeURIComponent(document.getElementById("main").dataset.r
 const text = () => document.getElementById("talk-text")?.value.trim() ?? "";
 
 function watchEnd() {
-  // Readers who scroll to the end get the next part without asking.
-  const observer = new IntersectionObserver(
-    (entries) => entries.some((entry) => entry.isIntersecting) && !text() && more(),
-    { rootMargin: "600px" },
-  );
-  observer.observe(end());
+  if (end()) atEnd.observe(end());
 }
 
-async function more(limit = PART) {
-  const after = end().dataset.next;
-  return after ? append(after, limit) : false;
+function more() {
+  if (end().dataset.next && !underWay) append();
 }
 
-// One part at a time: whoever asks meanwhile gets the one that is under way.
-function append(after, limit) {
-  loading ??= load({ after, limit: String(limit) }, (items) => list().append(...items)).finally(() => {
-    loading = null;
+// New messages of a run that goes on come after those that are there.
+async function follow() {
+  if (isFollowing) return;
+  isFollowing = true;
+  await settled();
+  isFollowing = false;
+  if (list() && !text() && !end().dataset.next) append();
+}
+
+// Nothing is asked for after a part that may still come, or after a list that is about to begin anew.
+async function settled() {
+  while (underWay) await underWay;
+}
+
+async function append() {
+  await settled();
+  const after = end().dataset.next || list().lastElementChild?.id.slice(2);
+  const part = { limit: String(PART), ...(after && { after }) };
+  return start(load(part, (items) => list().append(...items)));
+}
+
+function replace(part) {
+  shown += 1;
+  return start(load(part, (items) => list().replaceChildren(...items)));
+}
+
+function start(loading) {
+  underWay = loading;
+  return loading.finally(() => {
+    if (underWay === loading) underWay = null;
   });
-  return loading;
 }
 
-async function load(items, put) {
-  const query = new URLSearchParams({ id: runId(), ...items });
+// Whether it was put there.
+async function load(part, put) {
+  const at = shown;
+  const query = new URLSearchParams({ id: runId(), ...part });
   if (text()) query.set("find", text());
-  const signal = looking?.signal;
-  const found = await fetchDocument(`/run/messages?${query}`, signal);
-  if (found.status !== 200) {
+  const found = await fetchDocument(`/run/messages?${query}`).catch(() => null);
+  if (at !== shown) return false;
+  if (found?.status !== 200) {
     document.getElementById("talk-said").textContent = "The messages can't be read now.";
     return false;
   }
@@ -69,43 +100,26 @@ async function load(items, put) {
 }
 
 async function find(words) {
-  looking?.abort();
-  looking = new AbortController();
-  try {
-    document.getElementById("talk-start").hidden = true;
-    let isGood = await load({}, (items) => list().replaceChildren(...items));
-    // The explorer looks through a bounded number at a time; a reader wants the first hits.
-    while (isGood && words && end().dataset.next && list().children.length < HITS) {
-      isGood = await load({ after: end().dataset.next }, (items) => list().append(...items));
-    }
-  } catch (error) {
-    if (error.name !== "AbortError") throw error;
-    return;
-  }
+  document.getElementById("talk-start").hidden = true;
+  let isThere = await replace({});
+  // The explorer looks through a bounded number at a time; a reader wants the first hits.
+  while (isThere && words && end().dataset.next && list().children.length < HITS) isThere = await append();
   const count = list().children.length;
-  if (words) say(`${count}${end().dataset.next ? " or more" : ""} messages found`);
-}
-
-// New messages of a run that goes on come after those that are there.
-async function follow() {
-  if (!list() || text() || end().dataset.next || loading) return;
-  const last = list().lastElementChild;
-  if (last) await append(last.id.slice(2), PART);
+  if (isThere && words) say(`${count}${end().dataset.next ? " or more" : ""} messages found`);
 }
 
 // A link to a message that is not on the page yet: what is around it is fetched, not all before it.
 async function reach() {
   const wanted = decodeURIComponent(location.hash.slice(1));
   const place = /^m-(\d+)\.(\d+)\.(.*)$/s.exec(wanted);
-  if (!place) return;
+  if (!place || !list()) return;
   // One that was found stands without what was said around it.
   if (!document.getElementById(wanted) || text()) {
     document.getElementById("talk-text").value = "";
     const [, epoch, number, step] = place;
     const before = Number(number) - BEFORE;
     if (before < 0) await first();
-    else {
-      await load({ after: `${epoch}.${before}.${step}`, limit: String(PART) }, (items) => list().replaceChildren(...items));
+    else if (await replace({ after: `${epoch}.${before}.${step}`, limit: String(PART) })) {
       document.getElementById("talk-start").hidden = false;
     }
   }
@@ -118,6 +132,5 @@ async function reach() {
 }
 
 async function first() {
-  await load({}, (items) => list().replaceChildren(...items));
-  document.getElementById("talk-start").hidden = true;
+  if (await replace({})) document.getElementById("talk-start").hidden = true;
 }

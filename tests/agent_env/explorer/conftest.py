@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import httpx
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import create_engine, insert
 
 from agent_env.artifacts import ArtifactStore
 from agent_env.errors import UnavailableError
@@ -16,6 +17,7 @@ from agent_env.explorer.security import Access
 from agent_env.outcome import Outcome
 from agent_env.results import StepReport
 from agent_env.runs import Finished, GroupRecord, NewRun, RunIndex
+from agent_env.runs.tables import messages
 from agent_env.scores import GroupFigures
 from agent_env.status import RunStatus, StepStatus
 
@@ -69,6 +71,21 @@ def ended(
         reports=reports,
     )
     index.finish_run(found, at=T0 + timedelta(seconds=5))
+
+
+def say(index: RunIndex, run_id: str, *texts: str, first: int = 0) -> None:
+    """Record what an agent said in its only step, from this place on."""
+    rows = [
+        {
+            "run_id": run_id, "epoch": 1, "step_id": "solver", "seq": seq,
+            "message": {"role": "assistant", "content": text},
+        }
+        for seq, text in enumerate(texts, first)
+    ]  # fmt: skip
+    engine = create_engine(f"sqlite:///{index.reads.database}")
+    with engine.begin() as connection:
+        connection.execute(insert(messages), rows)
+    engine.dispose()
 
 
 def group(index: RunIndex, run_group_id: str, size: int, **changes: Any) -> None:

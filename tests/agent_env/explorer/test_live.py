@@ -11,9 +11,9 @@ from agent_env.explorer.live import Poller, Snapshot, differences
 from agent_env.explorer.temporal import Temporal
 from agent_env.explorer.views import Changes, LiveCounts
 from agent_env.runs import RunIndex
-from agent_env.runs.lists import LiveRow
+from agent_env.runs.lists import LiveRow, WatchedRun
 from agent_env.runs.reads import IndexReads
-from tests.agent_env.explorer.conftest import ended, new_run, nowhere, running
+from tests.agent_env.explorer.conftest import ended, new_run, nowhere, running, say
 
 EVERY_S = 0.01
 NONE = LiveCounts(queued=0, running=0)
@@ -67,6 +67,20 @@ def test_a_run_that_began_and_ended_between_two_polls_is_new() -> None:
     assert differences(snapshot(new=(quick,)), snapshot(new=(quick,)))[0] == set()
 
 
+def watching(**watched: WatchedRun) -> Snapshot:
+    return Snapshot({}, {}, NONE, watched)
+
+
+def test_a_watched_run_is_different_when_it_is_first_watched_or_tells_more() -> None:
+    silent = WatchedRun("g", "COMPLETED", None, [], messages=0)
+    talked, group = silent._replace(messages=1), "g"
+
+    assert differences(watching(), watching(r=silent)) == ({"r"}, {group})
+    assert differences(watching(r=silent), watching(r=silent)) == (set(), set())
+    assert differences(watching(r=silent), watching(r=talked)) == ({"r"}, {group})
+    assert differences(watching(r=silent), watching()) == (set(), set())
+
+
 async def following(poller: Poller, after: Changes) -> Changes:
     """The next answer that has something to say."""
     async with asyncio.timeout(20):
@@ -93,6 +107,54 @@ async def test_a_change_is_told_by_name(index: RunIndex, poller: Poller) -> None
         assert change.live == NONE
         assert poller.since(start.seq).runs == ("r",)
         assert poller.since(change.seq).runs == ()
+
+
+async def test_of_a_watched_run_messages_are_told_and_of_no_other(
+    index: RunIndex, poller: Poller
+) -> None:
+    running(index, "watched", run_group_id="g", member_index=0)
+    running(index, "other")
+    async with poller.running():
+        start = await quiet(poller)
+        poller.since(start.seq, run_id="watched")
+        first = await following(poller, start)
+        assert (first.runs, first.all) == (("watched",), False)
+
+        say(index, "other", "hello")
+        say(index, "watched", "hello")
+        change = await following(poller, first)
+
+        assert (change.runs, change.groups, change.all) == (("watched",), ("g",), False)
+
+
+async def test_the_runs_asked_about_last_are_watched(
+    index: RunIndex, poller: Poller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_env.explorer.live._MOST_WATCHED", 2)
+    for run_id in ("a", "b", "c"):
+        running(index, run_id)
+    async with poller.running():
+        start = await quiet(poller)
+        for run_id in ("a", "b", "a", "c"):
+            poller.since(start.seq, run_id=run_id)
+
+        assert (await following(poller, start)).runs == ("a", "c")
+
+
+async def test_a_run_is_watched_for_as_long_as_its_stream_is_open(
+    index: RunIndex, poller: Poller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_env.explorer.live._LAST_LISTENER_S", 0.2)
+    running(index, "r")
+    async with poller.running():
+        stream = poller.stream(None, run_id="r", beat_s=0.05)
+        await _tells_of(stream, "r")
+        for _ in range(10):
+            assert await anext(stream) is None
+        say(index, "r", "hello")
+
+        await _tells_of(stream, "r")
+        await stream.aclose()
 
 
 async def test_who_asks_after_too_long_is_told_to_fetch_all(

@@ -62,6 +62,26 @@ def test_new_rows_are_those_since_a_time_newest_first(index: RunIndex) -> None:
     assert [row.run_id for row in index.reads.new_rows(since=since, limit=9)] == ["r2", "r1"]
 
 
+def test_a_watched_run_tells_of_its_messages_and_of_what_is_after_its_end(
+    index: RunIndex, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = SandboxRef(type="local", id="x", name="box", created_at=T0)
+    ended = finished(new_run("ended", run_group_id="g"), status=RunStatus.FAILED, error="no")
+    index.finish_run(ended.model_copy(update={"still_up": (ref,)}), at=T0)
+    opened(index, "talks")
+    recorded(database, "talks", 3)
+    strange = "none \0 \ud800"
+
+    found = index.reads.watched(["ended", "talks", strange])
+
+    assert found.keys() == {"ended", "talks"}
+    assert found["talks"] == (None, "RUNNING", None, [], 3)
+    assert found["ended"]._replace(still_up=None) == ("g", "FAILED", "no", None, 0)
+    assert [SandboxRef.model_validate(each) for each in found["ended"].still_up] == [ref]
+    monkeypatch.setattr(_looks, "MOST_MESSAGES", 2)
+    assert index.reads.watched(["talks"])["talks"].messages == 2
+
+
 def test_hosts_are_those_on_which_something_runs(index: RunIndex) -> None:
     opened(index, "r1")
     opened(index, "r2")

@@ -90,6 +90,8 @@ CASES: list[tuple[Callable[[RunIndex], object], str]] = [
     (lambda i: i.reads.live_counts(), "COVERING INDEX ix_runs_status"),
     (lambda i: i.reads.live_rows(limit=9), "ix_runs_status"),
     (lambda i: i.reads.new_rows(since=T0, limit=9), "ix_runs_created"),
+    (lambda i: i.reads.watched(["run-1", "x"]), "sqlite_autoindex_runs_1"),
+    (lambda i: i.reads.watched(["run-1", "x"]), "COVERING INDEX sqlite_autoindex_messages_1"),
     (lambda i: i.reads.hosts(), "ix_runs_status"),
     (lambda i: i.reads.count_still_up(), "ix_runs_still_up"),
     (lambda i: i.reads.first_listed(since=T0, limit=9), "COVERING INDEX ix_runs_created"),
