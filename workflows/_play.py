@@ -27,6 +27,7 @@ from workflows.turns import Turns
 Reports = tuple[StepReport, ...]
 
 _TOLD = "what-a-cut-off-segment-had-told-stands"
+_LANDED = "what-ended-as-it-was-stopped-stands"
 
 
 class HostLostError(Exception):
@@ -159,6 +160,12 @@ class Play:
 
     async def _stop(self, tasks: Sequence[asyncio.Task[Reports]]) -> None:
         """Stop these, and wait until they are over. Their reports are kept."""
+        if tasks and workflow.patched(_LANDED):
+            # What ended in the same workflow task is no longer to be stopped: a cancel would drop
+            # its result. A condition is looked at once all that has arrived is taken up.
+            await workflow.wait_condition(lambda: True)
+            tasks = [task for task in tasks if not task.done()]
+            self._collect(stopping=True)
         if not tasks:
             return
         # An interrupt reaches a running segment at once; the cancel, by heartbeat, keeps a segment

@@ -7,7 +7,7 @@ it. The run index is a real database.
 import asyncio
 import sysconfig
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from sqlalchemy import create_engine, text
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker._workflow import _WorkflowWorker  # pyright: ignore[reportPrivateUsage]
 
 from agent_env.config import Settings
 from agent_env.episode import Episode, EpisodeSpec
@@ -169,6 +170,35 @@ class EpisodeHarness:
         async with asyncio.timeout(within.total_seconds()):
             while not condition():
                 await asyncio.sleep(0.01)
+
+    @asynccontextmanager
+    async def meanwhile(self, run_id: str) -> AsyncGenerator[None]:
+        """All that happens to a workflow while entered reaches it at once, in its next task."""
+        handle: Any = _WorkflowWorker._handle_activation  # pyright: ignore[reportPrivateUsage]
+        has_begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def held(worker: Any, activation: Any) -> None:
+            has_begun.set()
+            await may_end.wait()
+            await handle(worker, activation)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_WorkflowWorker, "_handle_activation", held)
+            await self.client.get_workflow_handle(run_id).signal("begins a task, and nothing else")
+            await has_begun.wait()
+            yield
+        may_end.set()
+
+    async def cancel_meanwhile(self, run_id: str, *, comes_first: bool = True) -> None:
+        """Cancel a workflow so that it hears of this with the end of the activity under way."""
+        handle = self.client.get_workflow_handle(run_id)
+        async with self.meanwhile(run_id):
+            if comes_first:
+                await handle.cancel(reason="too late")
+            while (await handle.describe()).raw_description.pending_activities:
+                await asyncio.sleep(0.01)
+            if not comes_first:
+                await handle.cancel(reason="too late")
 
     async def canceled(self, episode: Episode, reason: str = "enough") -> EpisodeResult:
         """Cancel an episode and wait for its end."""

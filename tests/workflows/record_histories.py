@@ -95,6 +95,22 @@ async def canceled_in_a_step(h: EpisodeHarness, script: Script) -> str:
     return (await h.canceled(episode)).run_id
 
 
+async def stopped_in_a_step(h: EpisodeHarness, script: Script) -> str:
+    """What was recorded as `canceled-in-a-step` did not look for what had ended meanwhile."""
+    return await canceled_in_a_step(h, script)
+
+
+async def canceled_as_it_ended(h: EpisodeHarness, script: Script) -> str:
+    """The cancel and the end of the last segment come with one workflow task."""
+    h.provider.destroy_gate = asyncio.Event()
+    episode = await h.trainer.start(h.spec({"id": "a", "deploys": "box"}))
+    await h.until(lambda: h.provider.destroying > 0)
+    await h.cancel_meanwhile(episode.run_id)
+    await h.until(lambda: h.provider.destroying > 1)
+    h.provider.destroy_gate.set()
+    return (await episode.result()).run_id
+
+
 async def canceled_while_queued(h: EpisodeHarness, script: Script) -> str:
     go = script.hold("a")
     full = [await h.trainer.start(h.spec({"id": "a"})) for _ in range(4)]
@@ -260,6 +276,8 @@ SHAPES: list[Shape] = [
     deadline,
     refused,
     canceled_in_a_step,
+    stopped_in_a_step,
+    canceled_as_it_ended,
     canceled_while_queued,
     canceled_before_the_first_task,
     group_completed,

@@ -304,6 +304,25 @@ async def test_a_cancel_in_teardown_is_recorded_and_changes_nothing(
     assert episodes.provider.live == []
 
 
+@pytest.mark.parametrize("comes_first", [True, False])
+async def test_a_cancel_that_meets_the_end_of_the_last_segment_is_too_late(
+    episodes: EpisodeHarness, comes_first: bool
+) -> None:
+    episodes.provider.destroy_gate = asyncio.Event()
+    spec = episodes.spec({"id": "a", "deploys": "box", "score": 1.0})
+    episode = await episodes.trainer.start(spec)
+    await episodes.until(lambda: episodes.provider.destroying > 0)
+
+    await episodes.cancel_meanwhile(episode.run_id, comes_first=comes_first)
+    await episodes.until(lambda: episodes.provider.destroying > 1)
+    episodes.provider.destroy_gate.set()
+    result = await episode.result()
+
+    assert (result.status, result.reward) == (RunStatus.COMPLETED, 1.0)
+    assert await episodes.agrees(episode.run_id, RunStatus.COMPLETED)
+    assert episodes.provider.live == []
+
+
 async def test_a_step_that_swallows_its_cancel_is_canceled_all_the_same(
     episodes: EpisodeHarness, script: Script
 ) -> None:

@@ -21,6 +21,7 @@ def test_every_shape_of_episode_has_a_recorded_history() -> None:
     shapes = {path.stem.split("@")[0] for path in HISTORIES}
 
     assert shapes == {
+        "canceled-as-it-ended",
         "canceled-before-the-first-task",
         "canceled-in-a-step",
         "canceled-while-queued",
@@ -39,6 +40,7 @@ def test_every_shape_of_episode_has_a_recorded_history() -> None:
         "reconciled-by-hand",
         "refused",
         "retried",
+        "stopped-in-a-step",
         "succeeded",
         "turn-canceled",
         "turn-goes-on",
