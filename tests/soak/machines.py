@@ -59,6 +59,8 @@ class Machine:
         self.said: list[str] = []
         """What all its lives have said."""
         self.killed_at: list[float] = []
+        self.stops: list[Span] = []
+        """From each time it was asked to stop until it had."""
         self.diary: list[str] = []
         """What became of it, a line each, after the time in seconds since 1970."""
         self.downs: list[Span] = []
@@ -112,11 +114,13 @@ class Machine:
         self._may_run.clear()
         self._was_asked = True
         self._note("is asked to stop")
+        asked_at = time.time()
         try:
             process.ask_to_stop()
             await asyncio.to_thread(process.output, _STOPS_WITHIN_S)
         finally:
             self._buried(process)
+            self.stops.append(Span(asked_at, time.time()))
             self._may_run.set()
 
     async def kill_for(self, seconds: float) -> None:

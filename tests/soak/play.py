@@ -32,6 +32,7 @@ from tests.soak.plan import Order
 from tests.soak.report import report
 
 _HOST_LOST_AFTER_S = 8.0
+_GRACEFUL_SHUTDOWN_S = 2.0
 _SETTLES_S = 300
 """Longest it may take from the last kill until all has ended and nothing is left, in seconds."""
 
@@ -77,7 +78,7 @@ async def soaked(folder: Path, *, seed: int, size: Size, kind: str) -> Verdict:
             path: machines.host(
                 *(product, path),
                 host_lost_after_s=_HOST_LOST_AFTER_S,
-                graceful_shutdown_s=2,
+                graceful_shutdown_s=_GRACEFUL_SHUTDOWN_S,
                 reconcile_every_s=1,
                 janitor_every_s=2,
                 max_episodes=8,
@@ -112,6 +113,7 @@ async def soaked(folder: Path, *, seed: int, size: Size, kind: str) -> Verdict:
             hosts=hosts,
             server_downs=killer.server.downs,
             host_lost_after_s=_HOST_LOST_AFTER_S,
+            graceful_shutdown_s=_GRACEFUL_SHUTDOWN_S,
         )
         faults = [
             *left,

@@ -70,6 +70,7 @@ def record(kind: str = "short", found: RunRecord | None = None, *steps: StepRun)
         hosts={HERE: host},
         server_downs=(),
         host_lost_after_s=8,
+        graceful_shutdown_s=2,
     )
 
 
@@ -118,6 +119,16 @@ def test_what_may_be_is_no_fault(sound: Record) -> None:
 )
 def test_what_must_not_be_is_a_fault(broken: Callable[[], Record], fault: str) -> None:
     assert [found for found in faults(broken()) if fault in found] != []
+
+
+@pytest.mark.parametrize(("over_s", "is_fault"), [(20.5, True), (22.5, False), (24.5, True)])
+def test_a_host_that_was_asked_to_stop_cuts_off_what_runs_when_its_time_is_over(
+    over_s: float, is_fault: bool
+) -> None:
+    stopped = record("short", None, ran(0, over_s), ran(30, 31))
+    stopped.hosts[HERE].stops.append(Span(NOON + 20, NOON + 24))
+
+    assert bool([*faults(stopped)]) is is_fault
 
 
 def test_a_host_that_was_away_for_long_explains_a_later_epoch() -> None:

@@ -16,8 +16,8 @@ from tests.soak.machines import Machine, Span
 from tests.soak.plan import CANCELED_BY, Order
 
 _LAST_SECOND_S = 1.0
-"""How long before a kill a step may have ended that runs again: its process says so before its
-worker has seen it end, and the machine is busy."""
+"""How long before it is cut off a step may have ended that runs again: its process says so before
+its worker has seen it end, and the machine is busy."""
 _DIES_S = 0.5
 """How long after a kill was noted its process may still be at work."""
 _HEARS_S = 15.0
@@ -44,6 +44,7 @@ class Record:
     """By state folder."""
     server_downs: Sequence[Span]
     host_lost_after_s: float
+    graceful_shutdown_s: float
 
 
 def faults(record: Record) -> Iterator[str]:
@@ -126,11 +127,17 @@ def _times(before: StepRun, after: StepRun) -> str:
 
 
 def _is_last_second(record: Record, before: StepRun, after: StepRun) -> bool:
-    """Whether its worker died so soon after the step that nobody knew of its end."""
+    """Whether its worker died or gave it up so soon after the step that nobody knew of its end."""
     assert before.over_at is not None
-    for killed_at in record.hosts[before.host].killed_at:
+    host = record.hosts[before.host]
+    for killed_at in host.killed_at:
         since_s = killed_at - before.over_at
         if -_DIES_S <= since_s <= _LAST_SECOND_S and killed_at <= after.began_at:
+            return True
+    for asked_at, ended_at in host.stops:
+        # What still runs then is cut off as by a kill.
+        gives_up_at = asked_at + record.graceful_shutdown_s
+        if gives_up_at - _LAST_SECOND_S <= before.over_at <= ended_at <= after.began_at:
             return True
     return False
 
