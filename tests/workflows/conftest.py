@@ -186,15 +186,26 @@ class EpisodeHarness:
             patch.setattr(_WorkflowWorker, "_handle_activation", held)
             await self.client.get_workflow_handle(run_id).signal("begins a task, and nothing else")
             await has_begun.wait()
-            yield
-        may_end.set()
+            try:
+                yield
+            finally:
+                may_end.set()
 
-    async def cancel_meanwhile(self, run_id: str, *, comes_first: bool = True) -> None:
-        """Cancel a workflow so that it hears of this with the end of the activity under way."""
+    async def cancel_as_it_ends(
+        self, run_id: str, end: asyncio.Event, *, comes_first: bool = True
+    ) -> None:
+        """Cancel a workflow so that it hears of this together with the end of its activity.
+
+        Args:
+            run_id: Its id.
+            end: Lets the activity end.
+            comes_first: The cancel, of the two.
+        """
         handle = self.client.get_workflow_handle(run_id)
         async with self.meanwhile(run_id):
             if comes_first:
                 await handle.cancel(reason="too late")
+            end.set()
             while (await handle.describe()).raw_description.pending_activities:
                 await asyncio.sleep(0.01)
             if not comes_first:

@@ -103,9 +103,10 @@ async def stopped_in_a_step(h: EpisodeHarness, script: Script) -> str:
 async def canceled_as_it_ended(h: EpisodeHarness, script: Script) -> str:
     """The cancel and the end of the last segment come with one workflow task."""
     h.provider.destroy_gate = asyncio.Event()
+    end = script.hold("a")
     episode = await h.trainer.start(h.spec({"id": "a", "deploys": "box"}))
-    await h.until(lambda: h.provider.destroying > 0)
-    await h.cancel_meanwhile(episode.run_id)
+    await h.until(lambda: "a" in script.ran)
+    await h.cancel_as_it_ends(episode.run_id, end)
     await h.until(lambda: h.provider.destroying > 1)
     h.provider.destroy_gate.set()
     return (await episode.result()).run_id
