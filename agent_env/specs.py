@@ -30,6 +30,9 @@ class Policy(WireModel):
     """Updates of one execution before an open turn goes on in a new one."""
     max_events: int = Field(default_factory=lambda: MAX_EVENTS)
     """Events of its history before it does."""
+    lands_first: bool = False
+    """Whether what is to be stopped first takes up what has arrived for it. Workers say so; none
+    did for a history that was recorded before."""
 
 
 class Placement(WireModel):

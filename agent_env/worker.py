@@ -171,7 +171,9 @@ def _workers(
         segments=segments,
         host=host,
         max_episodes=settings.max_episodes,
-        policy=Policy(host_lost_after=timedelta(seconds=settings.host_lost_after_s)),
+        policy=Policy(
+            host_lost_after=timedelta(seconds=settings.host_lost_after_s), lands_first=True
+        ),
         reconcile_every=timedelta(seconds=settings.reconcile_every_s),
         now=clock.now,
     )

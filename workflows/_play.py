@@ -27,7 +27,6 @@ from workflows.turns import Turns
 Reports = tuple[StepReport, ...]
 
 _TOLD = "what-a-cut-off-segment-had-told-stands"
-_LANDED = "what-ended-as-it-was-stopped-stands"
 
 
 class HostLostError(Exception):
@@ -160,7 +159,7 @@ class Play:
 
     async def _stop(self, tasks: Sequence[asyncio.Task[Reports]]) -> None:
         """Stop these, and wait until they are over. Their reports are kept."""
-        if tasks and workflow.patched(_LANDED):
+        if tasks and self._host.policy.lands_first:
             # What ended in the same workflow task is no longer to be stopped: a cancel would drop
             # its result. A condition is looked at once all that has arrived is taken up.
             await workflow.wait_condition(lambda: True)
